@@ -28,9 +28,8 @@ from zlib import crc32
 import click
 import numpy as np
 import numpy.typing as npt
-from page_tables import page_option, write_rows
-from recipe_tables import read_tsv
 from scipy.optimize import minimize
+from tables import page_option, read_tsv, write_rows
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.lexical.ngrams import fold_name

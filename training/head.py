@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from pearl_qdrant.encoder.runtime.network import new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import new_type_head
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 from pearl_qdrant.settings import DEFAULT_DEVICE
-from training.evaluation.tasks.entity_types import TypeScores, score_predictions
+from training.evaluation.tasks.classification import TypeScores, score_predictions
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
 from training.examples.files import phrase_key, read_training_files
 from training.finetune.losses import marginal_type_loss

@@ -31,7 +31,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from page_tables import page_option, write_rows
+from tables import page_option, write_rows
 
 MOST_WORDS = 12
 """Words of a name that the dictionary tagger finds, at most."""

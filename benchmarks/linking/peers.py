@@ -39,9 +39,9 @@ import click
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]  # `memory`, `page_tables`
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]  # `memory`, `tables`
 
-from page_tables import page_option, write_rows  # noqa: E402
+from tables import page_option, write_rows  # noqa: E402
 
 CHUNK = 1000
 COLLECTION = "peers"

@@ -24,8 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from page_tables import page_option, write_rows
-from recipe_tables import read_tsv
+from tables import page_option, read_tsv, write_rows
 
 from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant import crosswalk as evidence

@@ -28,7 +28,7 @@ from pearl_qdrant.encoder.batching import Batch, BatchEncoder, BatchLimits, Name
 from pearl_qdrant.encoder.character.network import CharacterEncoder, sinusoids
 from pearl_qdrant.encoder.character.table import check_alphabet, read_character_table
 from pearl_qdrant.encoder.protocol import Encoder, FloatArray, ModelInfo
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, join_parts
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, join_parts
 from pearl_qdrant.errors import CheckpointError
 from training.export.int8_graph import write_int8_graph
 

@@ -20,9 +20,9 @@ from pearl_qdrant.encoder.checkpoint import (
     open_checkpoint,
     read_config,
     seal,
+    verify,
 )
 from pearl_qdrant.encoder.loading import find_model, list_models, load_encoder, shipped_names
-from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import CheckpointError, ModelNotFoundError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 

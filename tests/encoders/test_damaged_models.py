@@ -17,9 +17,8 @@ from safetensors.numpy import load_file, save_file
 from tiny_models import as_sentence_transformers, bert_graph, make_bert, make_pearl, write_json
 
 from pearl_qdrant.encoder.character.table import read_character_table
-from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, seal
+from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, safetensors_shapes, seal
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes
 from pearl_qdrant.errors import CheckpointError, ModelError
 
 WEIGHTS = "model.safetensors"

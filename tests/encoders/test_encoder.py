@@ -247,8 +247,7 @@ def test_a_gpu_encodes_narrow_networks_in_fp32(width: int, expected: str, monkey
     """Conversions cost more there than the arithmetic saves."""
     import torch
 
-    from pearl_qdrant.encoder.runtime.network import PearlNetwork
-    from pearl_qdrant.encoder.runtime.torch_runtime import encoding_precision
+    from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, encoding_precision
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     encoder = torch.nn.Module()

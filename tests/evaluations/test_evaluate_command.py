@@ -16,9 +16,8 @@ from evaluation_data import OPTIONS, Letters, run_tasks, write_table
 
 from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 from training.evaluation.data import FolderData, HubData
-from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.methods import EncoderMethod, StringMethod
-from training.evaluation.run import as_record, evaluate, report_as_text, short_names
+from training.evaluation.run import as_record, evaluate, evaluate_model, report_as_text, short_names
 from training.evaluation.tasks import ON_REQUEST, TASKS, find_tasks
 from training.options import EvaluationOptions
 

@@ -11,19 +11,18 @@ from cli_runner import Run
 
 from pearl_qdrant import Entity
 from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
-from training.evaluation.linking import methods as everyday
-from training.evaluation.linking.peers import (
+from training.evaluation import linking_methods as everyday
+from training.evaluation.linking_methods import (
     Answers,
     ExactNames,
     ExactThenFuzzy,
-    Peer,
     Tfidf,
     _Best,
     best_cutoff,
     cut_off,
     everyday_peers,
 )
-from training.evaluation.linking.sets import Base
+from training.evaluation.linking_sets import Base
 from training.evaluation.tasks.linking import as_outcome
 
 BASE = Base(
@@ -65,7 +64,7 @@ def test_exact_lookup_links_names_of_one_entity() -> None:
 
 
 @pytest.mark.parametrize("peer", [ExactThenFuzzy("WRatio"), ExactThenFuzzy("ratio"), Tfidf()], ids=lambda one: one.name)
-def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Peer) -> None:
+def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Tfidf | ExactThenFuzzy) -> None:
     """Slips are linked and foreign words are not, since that is best on the other half; excluded names are absent."""
     slips = [Asked("heart attakc", "mi"), Asked("aspirrin", "asp"), Asked("myocardal infarction", "mi")]
     foreign = [Asked("xyzzy qqq"), Asked("0 8 15"), Asked("zzz")]

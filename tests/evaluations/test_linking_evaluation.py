@@ -13,9 +13,8 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 from training.evaluation.data import FolderData
-from training.evaluation.linking.methods import Dense, Linker, LoadedBases
-from training.evaluation.linking.peers import peers
-from training.evaluation.linking.sets import (
+from training.evaluation.linking_methods import Dense, Linker, LoadedBases, peers
+from training.evaluation.linking_sets import (
     Base,
     LinkingSet,
     MentionQuery,

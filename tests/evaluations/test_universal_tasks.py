@@ -15,11 +15,10 @@ from evaluation_data import OPTIONS, Letters, made_up_names, run_tasks, task_out
 
 from pearl_qdrant.errors import FormatError
 from training.evaluation.data import FolderData
-from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.methods import Bm25Method, EncoderMethod, StringMethod
-from training.evaluation.run import evaluate, report_as_text
+from training.evaluation.run import evaluate, evaluate_model, report_as_text
 from training.evaluation.tasks import find_tasks
-from training.evaluation.tasks.entity_types import (
+from training.evaluation.tasks.classification import (
     held_out_names,
     score_predictions,
 )

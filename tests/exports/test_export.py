@@ -18,8 +18,7 @@ from character_models import make_network
 from onnx import TensorProto, helper, numpy_helper
 from tiny_models import DIM, N_LAYERS, make_albert, make_bert, make_roberta
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer, new_type_head
 from training.export import export_checkpoint as export_graph
 from training.export.export_checkpoint import export_onnx
 from training.export.graph_builder import (

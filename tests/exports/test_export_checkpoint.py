@@ -18,10 +18,9 @@ from cli_runner import Run
 from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES, NAMES_OF_THE_WORLD, make_bert, make_multilingual_bert, make_pearl, make_roberta
 
-from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal
+from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal, verify
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
-from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError, OptionError
 from training.export.export_checkpoint import (
     check_forms,

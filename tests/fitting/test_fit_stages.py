@@ -18,7 +18,7 @@ from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import predict_types
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.examples.files import read_examples, read_training_files
 from training.finetune import fit_model as stage

@@ -19,8 +19,7 @@ from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
 from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
 from training.love import (
     Targets,

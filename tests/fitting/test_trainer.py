@@ -20,8 +20,7 @@ from fit_cases import config, fit, losses_of, maker, new_network, read_log, run_
 from safetensors.torch import load_file
 from tiny_models import make_bert
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
 from pearl_qdrant.errors import TrainingError
 from training.examples.example import one_class
 from training.examples.numbers import number_names

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.ngrams import counts as levels
+from training.ngrams import find_ngrams as levels
 from training.ngrams.files import MarkedSequence, NgramCorpus, NgramSpan, WordNumbers, choose_spans, draw_random_span
 from training.ngrams.find_ngrams import find_ngrams
 from training.options import NgramOptions

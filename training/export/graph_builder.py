@@ -207,7 +207,7 @@ _ALL = np.iinfo(np.int64).max
 
 def join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder, *, int8: bool) -> str:
     """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked, and join both parts to the vector f of
-    `pearl_qdrant.encoder.runtime.network`, (b, phrase_dim + char_dim). Returns the name of the result.
+    `pearl_qdrant.encoder.runtime.torch_runtime`, (b, phrase_dim + char_dim). Returns the name of the result.
     """
     vector = _Branch(graph, encoder, int8=int8).build()
     share = encoder.config.share

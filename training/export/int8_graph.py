@@ -29,7 +29,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from pearl_qdrant.errors import CheckpointError
 from training.export.graph_builder import (
     BLOCK_4BIT,

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from training.batches import BatchDataset, PairBatch, TokenisedBatch, load_batches
 from training.finetune.losses import Keys, nt_xent, same_meaning, summed_distillation, summed_type_loss
 from training.finetune.request import FitConfig

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.runtime.network import pool_tokens
+from pearl_qdrant.encoder.runtime.torch_runtime import pool_tokens
 from pearl_qdrant.errors import ModelError
 from training.ulr.request import Pooling
 

@@ -6,7 +6,10 @@ replaces the rows that it measured, by their first cells, and leaves the others 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import gzip
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -46,3 +49,16 @@ def write_rows(page: Path | None, script: str, head: str, rows: Sequence[Sequenc
     kept = {line.removeprefix("| ").partition(" |")[0].partition(":")[0]: line for line in table.splitlines()[2:]}
     written = "".join(f"{line}\n" for line in [*top, *(kept | lines).values()])
     page.write_text(before + begin + written + end + after, "utf-8")
+
+
+def read_tsv(path: Path) -> Iterator[dict[str, str]]:
+    """Read the rows of a table, as column name to cell."""
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """Read the field `text` of each line of a gzipped file of JSON Lines."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)["text"]
