@@ -228,12 +228,6 @@ def test_the_published_files_load_as_they_are(tmp_path: Path) -> None:
     assert list(corpus_phrases(tmp_path, min_count=3)) == ["The New York Times", "a \t b"]
 
 
-def test_a_folder_that_is_not_a_corpus_is_an_error(tmp_path: Path) -> None:
-    """The missing file is named, with the command that makes it."""
-    with pytest.raises(FormatError, match=r"freq_phrase.txt is missing.*train corpus"):
-        corpus_examples(tmp_path, ReadReport())
-
-
 def test_typed_lists_have_a_header_or_two_columns(tmp_path: Path) -> None:
     """A list of names is read by its header; without one the type is the last column."""
     path = tmp_path / "names.tsv"

@@ -15,7 +15,6 @@ from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import OptionError
 from training.examples.example import Phrase, fold_phrase
 from training.examples.files import read_negatives, write_hard_negatives
 from training.hard_negatives import FloatArray, edit_pairs, mine_hard_negatives
@@ -158,8 +157,6 @@ def test_mining_has_nothing_to_say_about_nothing() -> None:
     assert list(mine_hard_negatives([], blind)) == []
     assert list(mine_hard_negatives([Phrase("a"), Phrase(" ")], blind)) == []
     assert list(mine_hard_negatives([Phrase("alpha"), Phrase("alphas")], blind)) == []
-    with pytest.raises(OptionError, match="kept"):
-        MiningConfig(kept=40)
 
 
 def test_hard_negatives_are_read_as_they_were_written(tmp_path: Path) -> None:

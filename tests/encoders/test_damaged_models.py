@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from cli_runner import Run
 from onnx import numpy_helper
 from safetensors.numpy import load_file, save_file
 from tiny_models import as_sentence_transformers, bert_graph, make_bert, make_pearl, write_json
 
 from pearl_qdrant.encoder.character.table import read_character_table
-from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, safetensors_shapes, seal
+from pearl_qdrant.encoder.checkpoint import ONNX_FILE, safetensors_shapes
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CheckpointError, ModelError
 
@@ -163,17 +162,6 @@ def test_a_damaged_header_of_weights_is_refused(tmp_path: Path, header: str) -> 
         safetensors_shapes(path)
 
 
-def test_a_damaged_head_is_refused_when_it_is_rebuilt(run: Run, copy: Callable[[str], Path], tmp_path: Path) -> None:
-    """`models export --torch` reads the head too."""
-    folder = copy("pearl")
-    (folder / HEAD_FILE).write_bytes(b"\x08" + bytes(7) + b"nothing!")
-    seal(folder)
-
-    done = run("models", "export", str(folder), str(tmp_path / "out"), "--torch")
-    assert done.status == 1
-    assert f"{HEAD_FILE}: not a safetensors file" in done.err
-
-
 @pytest.mark.parametrize("kind", ["torch", "onnx"])
 def test_a_tokenizer_of_a_larger_model_is_refused(copy: Callable[[str], Path], tmp_path: Path, kind: str) -> None:
     """Token ids beyond the embeddings are found at loading, not at the first name that has one."""
@@ -220,14 +208,18 @@ def test_a_regular_expression_that_takes_too_long_is_reported(copy: Callable[[st
         {"type": "WordPiece", "vocab": {"a": -1, "b": 0}},
         {"type": "Unigram", "vocab": [["\u2581a", 0], ["<0xZZ>", 0]]},
         {"type": "Unigram", "vocab": [[], ["\u2581a", 0]]},
+        *(None, "", "{}", "[]", '{"model": {"vocab": {}}}', '{"model": {"vocab": 3}}'),
     ],
 )
-def test_an_invalid_vocabulary_is_refused(tmp_path: Path, model: dict[str, object]) -> None:
-    """Ids too large for an array, and invalid bytes, are refused."""
+def test_an_invalid_vocabulary_is_refused(tmp_path: Path, model: dict[str, object] | str | None) -> None:
+    """Ids too large for an array, invalid bytes, and a missing or invalid tokenizer.json are refused."""
     path = tmp_path / "tokenizer.json"
-    write_json(path, {"model": model, "pre_tokenizer": {"type": "Metaspace"}})
+    if isinstance(model, dict):
+        write_json(path, {"model": model, "pre_tokenizer": {"type": "Metaspace"}})
+    elif model is not None:
+        path.write_text(model)
 
-    with pytest.raises(CheckpointError, match="not a readable tokenizer"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: "):
         read_character_table(path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import FormatError, OptionError
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 from training.evaluation.data import FolderData
 from training.evaluation.linking_methods import Dense, Linker, LoadedBases, peers
@@ -214,20 +214,6 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
-@pytest.mark.slow
-def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
-    """`evaluate --task linking_doid --json` has the figure, its details and peers."""
-    words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--mentions", "1"]
-
-    done = run("evaluate", *words, "--json")
-
-    assert done.status == 0, done.err
-    task = json.loads(done.out)["tasks"]["linking_doid"]
-    assert task["n"] == 1
-    assert task["baselines"].keys() == {"exact", "rapidfuzz", "tfidf", "dense"}
-    assert "ece_50%" in task["details"]
-
-
 def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
     """Both protocols run on all entities of any base that ingest reads; other tasks are an error."""
     base = tmp_path / "mine.tsv"
@@ -251,10 +237,3 @@ def test_a_run_without_results_fails(run: Run, model: Path, tmp_path: Path) -> N
 
     assert done.status == 1
     assert "none of the files" in done.err
-
-
-@pytest.mark.parametrize("wrong", [{"splits": (10,)}, {"n_mentions": 0}, {"nil_shares": (1.0,)}])
-def test_options_out_of_range_are_errors(wrong: dict[str, object]) -> None:
-    """Splits are 0 to 9; a share is less than 1."""
-    with pytest.raises(OptionError, match="must be"):
-        EvaluationOptions(**wrong)  # type: ignore[arg-type]

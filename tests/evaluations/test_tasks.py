@@ -120,16 +120,6 @@ def test_reversed_pairs_do_not_leak_in_the_split_by_pair(folder: Path) -> None:
     assert 30 < by_pair.value < 70
 
 
-def test_string_baselines_find_names_with_shared_letters() -> None:
-    """Both kinds find the name with the same words in another case; names that share nothing score 0."""
-    for kind in ("jaccard", "tfidf"):
-        method = StringMethod("jaccard" if kind == "jaccard" else "tfidf")
-        names = ["New York Post", "The New York Times", "qqq"]
-        assert method.nearest(["THE new york times", "zzz qqq"], names).tolist() == [1, 2]
-        same, other, blank = method.pair_scores(["abcd", "abcd", " "], ["ABCD", "wxyz", ""])
-        assert (same, other, blank) == (pytest.approx(1), 0, 0)
-
-
 def test_jaccard_is_shared_over_all_trigrams() -> None:
     """The names abc and abd, with a space on each side, share one of five trigrams."""
     assert StringMethod("jaccard").pair_scores(["abc"], ["abd"])[0] == pytest.approx(1 / 5)

@@ -61,22 +61,19 @@ def test_tfidf_answers_analogies_by_its_ngrams() -> None:
     assert scores[0] > scores[1] > scores[2] == 0
 
 
-def test_candidates_with_equal_scores_share_the_point_of_an_analogy(folder: Path) -> None:
-    """A method that cannot tell the candidates apart scores like a guess."""
-    rows = [("semantic", "word", "r", "a", "b", "c", "xy", "yx|xyxy|yyxx")]
-    write_table(folder, ANALOGIES, COLUMNS, rows)
+@pytest.mark.parametrize(
+    "row, expected",
+    [
+        (("semantic", "word", "r", "a", "b", "c", "xy", "yx|xyxy|yyxx"), 25),  # equal scores: like a guess
+        (("semantic", "word", "r", "a", "ab", "c", "cb", "cb|bc|bc|c"), 50),  # a repeated one counts once
+        (("syntactic", "word", "r", "a", "ab", "c", "cb", "xx"), 100),  # of one kind alone
+    ],
+)
+def test_candidates_share_the_point_of_an_analogy(folder: Path, row: tuple[str, ...], expected: float) -> None:
+    """Equal scores share it; distractors are distinct, and the correct answer is none; one kind is enough."""
+    write_table(folder, ANALOGIES, COLUMNS, [row])
 
-    assert task_outcome(folder, "analogy_word").value == pytest.approx(25)
-
-
-def test_distractors_are_distinct(folder: Path) -> None:
-    """A repeated distractor counts once, and the correct answer among them does not count."""
-    write_table(folder, ANALOGIES, COLUMNS, [("semantic", "word", "r", "a", "ab", "c", "cb", "cb|bc|bc|c")])
-
-    assert task_outcome(folder, "analogy_word").value == pytest.approx(50)
-    write_table(folder, ANALOGIES, COLUMNS, [("semantic", "word", "r", "a", "b", "c", "xy", "xy|xy")])
-    with pytest.raises(FormatError, match="no distractor other than d_gold"):
-        run_tasks(folder, "analogy_word")
+    assert task_outcome(folder, "analogy_word").value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +82,7 @@ def test_distractors_are_distinct(folder: Path) -> None:
         (("semantic", "text", "r", "a", "b", "c", "d", "e"), "level is one of word, phrase, sentence.*not 'text'"),
         (("other", "word", "r", "a", "b", "c", "d", "e"), "kind one of semantic, syntactic, not .*'other'"),
         (("semantic", "word", "r", "a", "b", "c", "d", ""), ":2: no distractor"),
+        (("semantic", "word", "r", "a", "b", "c", "xy", "xy|xy"), "no distractor other than d_gold"),
         (("semantic", "phrase", "r", "a", "b", "c", "d", "e"), "no question of the level word"),
     ],
 )
@@ -93,15 +91,6 @@ def test_impossible_analogies_are_errors(folder: Path, row: tuple[str, ...], mes
     write_table(folder, ANALOGIES, COLUMNS, [row])
     with pytest.raises(FormatError, match=message):
         run_tasks(folder, "analogy_word")
-
-
-def test_one_kind_of_analogy_is_enough(folder: Path) -> None:
-    """A file with syntactic questions only gives their accuracy."""
-    write_table(folder, ANALOGIES, COLUMNS, [("syntactic", "word", "r", "a", "ab", "c", "cb", "xx")])
-    found = task_outcome(folder, "analogy_word")
-
-    assert found.value == 100
-    assert "semantic" not in found.details
 
 
 def test_questions_have_values_for_placeholders_and_no_question_mark() -> None:
@@ -119,13 +108,8 @@ def test_queries_are_distinct_and_candidates_come_from_train_and_dev(folder: Pat
     assert found.questions == ["q california"]
     assert found.candidates == ["b", "c"]
     assert found.gold == [{0, 1}]
-
-
-def test_a_file_without_train_and_dev_is_read_whole(folder: Path) -> None:
-    """A part with other splits can be measured too."""
     write_table(folder, PAIRS, "split question canonical", [("test", "q ?", "b"), ("other", "r ?", "c")])
-
-    assert read_questions(FolderData(folder)).questions == ["q", "r"]
+    assert read_questions(FolderData(folder)).questions == ["q", "r"], "without train and dev all rows count"
 
 
 @pytest.mark.parametrize("gold", [{0}, {1}, {0, 2}, {1, 3}, {2, 3}, {1, 2, 4}])

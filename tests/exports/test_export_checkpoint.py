@@ -4,7 +4,6 @@ A multilingual encoder ships: sentencepiece tokens of every script, characters b
 
 from __future__ import annotations
 
-import random
 import shutil
 import warnings
 from pathlib import Path
@@ -27,7 +26,6 @@ from training.export.export_checkpoint import (
     export_checkpoint,
     measure_parity,
     rebuild_for_torch,
-    sample_names,
 )
 from training.export.graph_builder import read_blocks
 from training.networks.checkpoints import average_checkpoint, read_network
@@ -107,19 +105,6 @@ def test_a_graph_is_rebuilt_for_torch(tmp_path: Path) -> None:
     original = load_encoder(str(source), runtime="onnx").encode(NAMES)
     rebuilt = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES)
     assert (original.vectors * rebuilt.vectors).sum(1).min() > 0.995
-
-
-@pytest.mark.slow
-def test_sentence_transformers_opens_the_rebuilt_model(tmp_path: Path) -> None:
-    """sentence-transformers returns the same vectors."""
-    import sentence_transformers
-
-    export_checkpoint(make_pearl(tmp_path / "pearl").folder, tmp_path / "plain", names=NAMES)
-    rebuild_for_torch(tmp_path / "plain", tmp_path / "rebuilt", names=NAMES)
-    model = sentence_transformers.SentenceTransformer(str(tmp_path / "rebuilt"), device="cpu")
-    whole = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES[:4]).vectors
-
-    np.testing.assert_allclose(model.encode(NAMES[:4]), whole, atol=1e-4)
 
 
 def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_path: Path) -> None:
@@ -219,16 +204,6 @@ def test_encoders_of_two_shapes_are_not_averaged(trained: Path, tmp_path: Path) 
             average_checkpoint(base, trained, tmp_path / "x", ratio=0.5)
     with pytest.raises(ValueError, match="ratio"):
         average_checkpoint(trained, trained, tmp_path / "x", ratio=1.5)
-
-
-def test_sampled_names_are_those_of_the_seed(trained: Path) -> None:
-    """Without names, the same pieces of the vocabulary are compared each time."""
-    path = trained / "tokenizer.json"
-    first, again = (sample_names(path, n=40, rng=random.Random(3)) for _ in range(2))
-
-    assert first == again
-    assert len(set(first)) > 20
-    assert all(first)
 
 
 def test_the_commands_average_export_and_rebuild(run: Run, tmp_path: Path) -> None:

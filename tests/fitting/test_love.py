@@ -25,7 +25,6 @@ from training.love import (
     Targets,
     encoder_targets,
     file_targets,
-    look_alikes,
     pretrain,
     whole_words,
 )
@@ -115,15 +114,6 @@ def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path)
         pretrain(make_character_encoder(base), tokenizer(base), targets, LoveConfig(batch=31), tmp_path)
 
 
-def test_look_alikes_are_within_two_edits() -> None:
-    """Castle and cattle are each other's hard negatives; banana has none."""
-    alike = look_alikes(WORDS)
-
-    assert alike[WORDS.index("castle")] == (WORDS.index("cattle"),)
-    assert WORDS.index("cattle") in alike
-    assert WORDS.index("banana") not in alike
-
-
 def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
     """A FastText file is read with or without its header, compressed or not; words without a letter are skipped."""
     rows = "the 1 0 0\n, 0 1 0\nhaus 0 0 2\n"
@@ -191,20 +181,3 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     assert refused.status == 1
     assert "is of a run with other settings (targets" in refused.err
     assert run("train", "love", str(base), str(tmp_path / "x"), "--share", "7").status == 2
-
-
-def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
-    """A run with another seed cannot resume in a folder; restart starts over, and more epochs resume."""
-
-    def train(config: LoveConfig, *, resume: bool = True) -> None:
-        pretrain(
-            make_character_encoder(base), tokenizer(base), targets, config, tmp_path, resume=resume, progress=False
-        )
-
-    train(LoveConfig(epochs=1, batch=15))
-    with pytest.raises(TrainingError, match="seed 0, now 5"):
-        train(LoveConfig(epochs=1, batch=15, seed=5))
-    train(LoveConfig(epochs=2, batch=15))
-    assert len(losses(tmp_path)) == 2 * 2
-    train(LoveConfig(epochs=1, batch=15, seed=5), resume=False)
-    assert len(losses(tmp_path)) == 2

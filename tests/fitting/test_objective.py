@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment.draw import Augmenter
 from training.batches import BatchMaker, EpochSampler, NegativeTable, Shard
@@ -204,10 +203,3 @@ def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:
     assert set(pairs.anchors[2:]) < set(negatives)
     assert [PHRASE_TYPES[i] for i in np.flatnonzero(pairs.allowed[2])] == [PHRASE_TYPES[i] for i in sorted(kinds)]
     assert table.draw("unknown", 2, random.Random(0)) == []
-
-
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"temperature": 0.0}, {"decay": 1.5}, {"max_tokens": 2}])
-def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
-    """The message names the setting and its value."""
-    with pytest.raises(OptionError, match=f"{next(iter(wrong))}.*{next(iter(wrong.values()))}"):
-        FitConfig(**{"steps": 1, **wrong})

@@ -9,11 +9,11 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from development_suite import compare, summary
+from development_suite import FOLDS, FoldData, compare, summary
 from evaluation_data import Letters, made_up_names, write_table
 
 from pearl_qdrant.encoder.protocol import Encoded
-from training.evaluation.data import FOLDS, FoldData, FolderData
+from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod
 from training.examples.example import name_key, split_of
 
