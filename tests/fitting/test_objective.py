@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -203,3 +204,36 @@ def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:
     assert set(pairs.anchors[2:]) < set(negatives)
     assert [PHRASE_TYPES[i] for i in np.flatnonzero(pairs.allowed[2])] == [PHRASE_TYPES[i] for i in sorted(kinds)]
     assert table.draw("unknown", 2, random.Random(0)) == []
+
+
+EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
+PLAIN = ["the united states", "in a state of", "a city of york"]
+
+
+def batches_of(**changes: Any) -> BatchMaker:
+    """Batches of 40 pairs; variants are in capitals."""
+    return BatchMaker(
+        EpochSampler(EXAMPLES, seed=3), n_pairs=40, seed=3, **{"augment": lambda name, _: name.upper(), **changes}
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_plain_phrases_are_misspelt_for_the_network_only(share: float) -> None:
+    """The encoder that they are distilled from gets the correct spelling."""
+    batch = batches_of(plain=PLAIN, n_plain=30, misspelt_plain=share).make(1)
+
+    assert len(batch.plain) == len(batch.plain_views) == 30
+    assert set(batch.plain) == set(PLAIN)
+    unchanged = [view == phrase for view, phrase in zip(batch.plain_views, batch.plain, strict=True)]
+    # Swapping two letters that are the same changes nothing.
+    assert all(unchanged) if share == 0 else sum(unchanged) < 5
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_other_names_are_augmented_as_often_as_requested(share: float) -> None:
+    """With `augmented_aliases` an alias is misspelt like any mention; without, it is unchanged."""
+    batch = batches_of(alias_share=1.0, augmented_aliases=share).make(1)
+
+    assert {name.isupper() for name in batch.positives} == {share == 1.0}
+    pairs = zip(batch.anchors, batch.positives, strict=True)
+    assert all(anchor.casefold() != other.casefold() for anchor, other in pairs)
