@@ -15,7 +15,7 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment.draw import Augmenter
 from training.batches import BatchMaker, EpochSampler, NegativeTable, Shard
 from training.examples.example import Example, any_class, one_class
-from training.finetune.losses import Keys, marginal_type_loss, nt_xent, same_meaning
+from training.finetune.losses import marginal_type_loss, nt_xent, same_meaning
 from training.finetune.objective import batch_losses
 from training.finetune.request import PAPER, FitConfig
 
@@ -98,7 +98,7 @@ def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
     table = NegativeTable([("beta", ["gamma"]), ("epsilon", ["Beta."])], known=known)
     batch = maker(examples, augment=lambda name, _: name, negatives=table).make(1)
     pairs = (batch.entities, batch.anchor_keys, batch.positive_keys)
-    same = same_meaning(Keys(*map(torch.from_numpy, (*pairs, batch.negative_entities, batch.negative_keys))))
+    same = same_meaning(*map(torch.from_numpy, (*pairs, batch.negative_entities, batch.negative_keys)))
     place = {name: i for i, name in enumerate(batch.anchors)}
     column = {name: 12 + i for i, name in enumerate(batch.negatives)}
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import importlib.util
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -145,34 +145,8 @@ def _cells(entity: Entity) -> dict[str, str]:
 REPOSITORY = "Lihuchen/pearl_benchmark"
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table of the hub."""
-
-    config: str  # its configuration
-    splits: tuple[str, ...]  # possible names of its split
-    columns: Mapping[str, str]  # its column names by ours
-
-
-_PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}
-_CHOICES = {"query": "query", "answer": "label", **{f"distractor{i}": f"candidate_{i}" for i in range(1, 5)}}
-_MENTIONS = {"mention": "query", "canonical": "label"}
-_CLUSTERS = {"mention": "entity", "type": "label"}
-
-_TABLES = {
-    "pearl_bench/ppdb.tsv": _Table("ppdb", ("test",), _PAIRS),
-    "pearl_bench/ppdb_filtered.tsv": _Table("ppdb_filtered", ("test",), _PAIRS),
-    "pearl_bench/turney.tsv": _Table("turney", ("test",), _CHOICES),
-    "pearl_bench/bird.tsv": _Table(
-        "bird", ("test",), {"term1": "term1", "term2": "term2", "relatedness": "relatedness score"}
-    ),
-    "pearl_bench/yago_test.tsv": _Table("yago", ("test",), _MENTIONS),
-    "pearl_bench/umls_test.tsv": _Table("umls", ("test", "umls"), _MENTIONS),
-    "pearl_bench/conll2003.tsv": _Table("conll", ("test",), _CLUSTERS),
-    "pearl_bench/bc5cdr.tsv": _Table("bc5cdr", ("test",), _CLUSTERS),
-    "kb/general.tsv": _Table("kb", ("yago",), {"name": "entity_name"}),
-    "kb/biomedical/umls.tsv": _Table("kb", ("umls",), {"name": "entity_name"}),
-}
+_TABLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("hub_tables.json").read_text("utf-8"))
+"""Of each table: its configuration on the hub, possible names of its split, and its column names there by ours."""
 
 _TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
 """Type names, in the order of the benchmark's type numbers."""
@@ -205,14 +179,14 @@ class HubData:
             return self._autofj(path, columns)
         table = _TABLES[path]
         rows = []
-        for number, row in enumerate(self._fetch(table.config, table.splits), 1):
-            fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
+        for number, row in enumerate(self._fetch(table["config"], table["splits"]), 1):
+            fields = {ours: _text(path, number, row, theirs) for ours, theirs in table["columns"].items()}
             if path in _TYPES:
                 label = fields["type"]
                 fields |= {"split": "test", "type": _TYPES[path][int(label)] if label.isdigit() else label}
             rows.append(tuple(fields[column] for column in columns))
         if not rows:
-            raise FormatError(f"{REPOSITORY} {table.config}", None, "has no rows.")
+            raise FormatError(f"{REPOSITORY} {table['config']}", None, "has no rows.")
         return rows
 
     def _fetch(self, config: str, splits: Sequence[str]) -> Iterable[Mapping[str, Any]]:
