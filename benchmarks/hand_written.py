@@ -30,7 +30,7 @@ from training.evaluation.linking_methods import Names
 from training.evaluation.linking_sets import Base, MentionQuery
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
-from tables import page_option, write_rows
+from recipe_tables import page_option, write_rows
 
 TITLES = {"doid_mentions": "Disease Ontology", "general_mentions": "Freebase entities with Wikidata aliases"}
 """What a page calls the base of a file."""

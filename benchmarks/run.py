@@ -50,7 +50,7 @@ from training.augment.draw import edit_character
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "runs"))
-from tables import page_option, write_rows  # noqa: E402
+from recipe_tables import page_option, write_rows  # noqa: E402
 
 COLLECTION = "bench"
 

@@ -42,7 +42,7 @@ from pearl_qdrant.records import Annotation
 from pearl_qdrant.store.open import open_store
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
-from tables import read_texts
+from recipe_tables import read_texts
 
 WORDS = range(2, 9)
 

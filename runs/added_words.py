@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from tables import read_tsv
+from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name

@@ -28,8 +28,8 @@ from zlib import crc32
 import click
 import numpy as np
 import numpy.typing as npt
+from recipe_tables import page_option, read_documents, write_rows, write_with_links
 from scipy.optimize import minimize
-from tables import page_option, read_documents, write_rows, write_with_links
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.lexical.ngrams import fold_name

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import click
 from rapidfuzz.distance import OSA
-from tables import read_texts
+from recipe_tables import read_texts
 
 from pearl_qdrant.lexical.ngrams import fold_name
 

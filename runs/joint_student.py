@@ -106,7 +106,7 @@ def more_texts(data: Path, stored: dict[str, Any]) -> dict[str, list[str]]:
     """Texts beside the sources: canonical names, phrases, sentences; and some of each that are held out."""
     from mini_en.data import plain_phrases
     from mini_en.examples import held_out_strings
-    from tables import read_texts, read_tsv
+    from recipe_tables import read_texts, read_tsv
 
     from training.examples.example import TRAIN_SPLITS, split_of
 

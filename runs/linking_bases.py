@@ -12,7 +12,7 @@ from pathlib import Path
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
 from rapidfuzz.distance import OSA
-from tables import exact_synonyms, read_tsv
+from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name

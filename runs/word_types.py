@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 import numpy as np
 import torch
-from tables import read_texts, read_tsv
+from recipe_tables import read_texts, read_tsv
 
 from pearl_qdrant.linking.documents.word_types import FILE, TYPES, n_rows, number, rows_of, split
 

@@ -28,15 +28,7 @@ from training.examples.files import phrase_key, read_training_files
 from training.finetune.losses import marginal_type_loss
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
-from training.options import (
-    HeadOptions,
-    Paths,
-    StrPath,
-    TrainingEvents,
-    as_paths,
-    check_bounds,
-    refuse_overwriting,
-)
+from training.options import HeadOptions, Paths, StrPath, TrainingEvents, as_paths, check_bounds, refuse_overwriting
 from training.training_loop import LossRecord, Objective, StepRecord, TrainingLoop
 
 __all__ = ["TypeScores", "score_types"]

@@ -29,16 +29,12 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from tables import page_option, read_documents, read_tsv, write_rows, write_with_links
+from recipe_tables import page_option, read_documents, read_tsv, write_rows, write_with_links
 
 MOST_WORDS = 12
 """Words of a name that the dictionary tagger finds, at most."""
 
-TITLES = {
-    "aida-dev": "AIDA, news",
-    "bio-bc5cdr-development": "BC5CDR, MeSH",
-    "bio-ncbi-devel": "NCBI, MeSH",
-}
+TITLES = {"aida-dev": "AIDA, news", "bio-bc5cdr-development": "BC5CDR, MeSH", "bio-ncbi-devel": "NCBI, MeSH"}
 """What a page calls a corpus."""
 
 AROUND = 300

@@ -30,7 +30,7 @@ from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.cells import split_list
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from tables import page_option, read_tsv, write_rows
+from recipe_tables import page_option, read_tsv, write_rows
 
 CUTOFFS = range(50, 101, 2)
 

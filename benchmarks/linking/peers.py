@@ -38,9 +38,9 @@ import click
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]  # `memory`, `tables`
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]  # `memory`, `recipe_tables`
 
-from tables import page_option, read_tsv, write_rows  # noqa: E402
+from recipe_tables import page_option, read_tsv, write_rows  # noqa: E402
 
 CHUNK = 1000
 COLLECTION = "peers"

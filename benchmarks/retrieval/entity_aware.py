@@ -32,7 +32,7 @@ from pearl_qdrant.integrations.metadata import ENTITY_IDS, document_metadata
 from pearl_qdrant.integrations.retrieval import EntityIndex
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from tables import read_tsv, write_rows
+from recipe_tables import read_tsv, write_rows
 
 QUESTIONS = ("What is known about {}?", "Which studies report on {}?", "{}: effects and risks")
 LIMIT = 10

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tables import read_texts
+from recipe_tables import read_texts
 
 from mini_en.examples import (
     ExampleSource,

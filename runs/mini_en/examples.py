@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tables import read_tsv
+from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.phrase_types import PHRASE_TYPES

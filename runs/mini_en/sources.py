@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tables import read_texts, read_tsv
+from recipe_tables import read_texts, read_tsv
 
 from mini_en.data import Shares, plain_phrases, proper_names, read_sources
 from mini_en.examples import ExampleSource, alias_examples, without_strings

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mini_en.examples import ExampleSource, held_out_strings, without_strings
 from mini_en.sources import all_plain, first_sources, further_sources
-from tables import read_tsv
+from recipe_tables import read_tsv
 
 from multilingual.names import Entity, held_out_names, read_entities, script_of
 from training.examples.example import (

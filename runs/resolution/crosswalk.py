@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tables import exact_synonyms, page_option, read_tsv, write_rows
+from recipe_tables import exact_synonyms, page_option, read_tsv, write_rows
 
 from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant import crosswalk as evidence

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from multilingual.names import held_out_names, read_entities
-from tables import exact_synonyms, read_tsv
+from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.protocol import Encoder

@@ -20,12 +20,7 @@ from training.evaluation.methods import Bm25Method, EncoderMethod, StringMethod
 from training.evaluation.outcome import mean_outcome, nmi_outcome, paired_bootstrap, pearson_outcome
 from training.evaluation.run import evaluate, evaluate_model, report_as_text
 from training.evaluation.tasks import TASKS, find_tasks
-from training.evaluation.tasks.classification import (
-    held_out_names,
-    probe,
-    score_predictions,
-    split_rows,
-)
+from training.evaluation.tasks.classification import held_out_names, probe, score_predictions, split_rows
 from training.evaluation.tasks.phrases import dictionary, one_edit
 from training.evaluation.tasks.universal import found_within, plain_question, read_questions
 from training.examples.example import name_key, split_of

@@ -21,13 +21,7 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
 from pearl_qdrant.errors import InputError, TrainingError
-from training.love import (
-    Targets,
-    encoder_targets,
-    file_targets,
-    pretrain,
-    whole_words,
-)
+from training.love import Targets, encoder_targets, file_targets, pretrain, whole_words
 from training.networks.checkpoints import read_character_encoder
 from training.options import LoveConfig
 from training.training_loop import LossRecord

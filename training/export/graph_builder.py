@@ -85,8 +85,8 @@ def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
 
 
 def channel_scales(largest: Array, matrix: Array) -> Array:
-    """Return the factors by which to divide the input channels of a product and to multiply the rows of its matrix.
-    Returns (k,), with a median of 1. `largest`: largest absolute value of each channel, (k,). `matrix`: (k, n).
+    """Return what to divide input channels by, of largest values (k,), and multiply the rows of a matrix, (k, n), by:
+    (k,), with a median of 1.
     """
     weights = np.abs(matrix).max(axis=1)
     scales = np.maximum(largest, 1e-6) ** _ALPHA / np.maximum(weights, 1e-6) ** (1 - _ALPHA)

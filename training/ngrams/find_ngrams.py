@@ -1,4 +1,13 @@
-"""N-grams of a corpus from files to a folder in one call: what `pearl-qdrant train ngrams` does."""
+"""N-grams of a corpus from files to a folder in one call: what `pearl-qdrant train ngrams` does.
+
+They are counted level by level, words, then pairs, and so on. An n-gram that occurs often enough consists of two
+shorter ones that do. So each level numbers its n-grams, and writes the number of the one that begins at each token (0:
+none). The next level has as key the numbers at a token and at the following one: 64 bits, equal for equal n-grams only.
+Keys are distributed to files by a hash, each counted in pieces.
+
+Memory: a block of documents, a piece, and the distinct keys of one partition. Disk: 16 bytes for each occurrence of a
+level while it is counted, and until the end 4 for each token and level, and 9 for each n-gram.
+"""
 
 from __future__ import annotations
 

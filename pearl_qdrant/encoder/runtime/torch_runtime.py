@@ -152,10 +152,9 @@ def network_width(network: PearlNetwork) -> int:
     return _width(network.phrase_encoder) + (character.char_dim if character is not None else 0)
 
 
-def _width(encoder: nn.Module) -> int:
+def _width(encoder: Any) -> int:
     """Width of the last layer of a transformer."""
-    config: Any = encoder.config
-    return int(config.hidden_size)
+    return int(encoder.config.hidden_size)
 
 
 _MAX_LAYERS = 1000
@@ -223,20 +222,25 @@ def _quiet_transformers() -> Iterator[None]:
 class PearlNetwork(nn.Module):
     """Phrase encoder with pooling, optional character encoder, and the type head on both.
 
-    Args:
-        phrase_encoder: Any transformer that returns `last_hidden_state`, (b, t, phrase_dim).
-        type_head: Linear layer (dim -> 95) without bias, or None for a plain encoder.
-        pooling: "mean" over the real tokens, or "cls".
-        character_encoder: Maps token ids to v, (b, char_dim); None for PEARL without characters.
+    u = mean over the real tokens of the phrase encoder's last layer            (b, phrase_dim)
+    v = the character encoder's vector                                          (b, char_dim)
+    f = (u, r |u| v / |v|),     r = sqrt(s / (1 - s))                           (b, dim)
+    embedding = f / |f|         type_logits = f W                               (b, dim), (b, 95)   Eq. 1
+
+    So the cosine of two embeddings is (1 - s) cos(u, u') + s cos(v, v') for all lengths of u and v. The weight s of the
+    characters is `CharacterConfig.share`, stored in pearl.json. The paper concatenates u and v unchanged, so that their
+    lengths decide. `pool` returns f; without a character encoder (char_dim 0) f is u.
+
+    Source: PEARL (Chen et al. 2024), sections 3.2 and 3.3.
     """
 
     def __init__(
         self,
-        phrase_encoder: nn.Module,
-        type_head: nn.Linear | None,
+        phrase_encoder: nn.Module,  # any transformer that returns `last_hidden_state`, (b, t, phrase_dim)
+        type_head: nn.Linear | None,  # (dim -> 95) without bias, or None for a plain encoder
         *,
-        pooling: str = "mean",
-        character_encoder: CharacterEncoder | None = None,
+        pooling: str = "mean",  # over the real tokens, or "cls"
+        character_encoder: CharacterEncoder | None = None,  # maps token ids to v
     ) -> None:
         super().__init__()
         if pooling not in ("mean", "cls"):
