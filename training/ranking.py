@@ -13,7 +13,8 @@ equal names that are rarely right) must not enter a model for all bases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +52,8 @@ class Task:
 
     def take(self, rows: npt.NDArray[np.bool_]) -> Task:
         """The mentions of these rows, (m,) bool."""
-        arrays = {one.name: getattr(self, one.name) for one in fields(self)}
-        return replace(self, **{name: array[rows] for name, array in arrays.items() if isinstance(array, np.ndarray)})
+        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Task(**{name: one[rows] if isinstance(one, np.ndarray) else one for name, one in values.items()})
 
 
 def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]], *, weight: float = 1.0) -> Task:

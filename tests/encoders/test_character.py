@@ -20,6 +20,7 @@ from effort import examples
 from encoder_cases import cosines
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException as OnnxRuntimeError
 from tiny_models import DIM, NAMES, make_bert, make_roberta
 
 from pearl_qdrant.encoder import batching
@@ -68,6 +69,14 @@ def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:
         encoder.encode([f"name {i}" for i in range(200)])
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("no"),
+        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
+        OnnxRuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Failed to allocate memory for requested buffer"),
+    ],
+)
 def test_a_batch_that_runs_out_of_memory_is_halved(folders: dict[str, Path], error: Exception) -> None:
     """No name is lost, and every name gets its own vector."""
     sizes = []

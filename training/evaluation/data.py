@@ -33,6 +33,8 @@ Row = tuple[str, ...]
 class Data(Protocol):
     """A source of tables, by their path in the layout."""
 
+    def __hash__(self) -> int: ...
+
     def paths(self, pattern: str) -> list[str]:
         """Sorted paths of the existing tables that match a pattern such as `kb/biomedical/*.tsv`."""
 

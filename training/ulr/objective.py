@@ -81,7 +81,7 @@ def backward(
                 sums[i] += float(share.detach())
         if total.requires_grad:
             torch.autograd.backward(total)
-    return UlrLosses(*sums, whole[0])
+    return UlrLosses(sums[0], sums[1], whole[0])
 
 
 def _terms(

@@ -65,8 +65,9 @@ def _run(read: Callable[[Data, EvaluationOptions], list[LinkingSet]]) -> Run:
 
 def _linker_details(sets: list[LinkingSet], method: Linker, nil_shares: Sequence[float]) -> dict[str, float]:
     outputs, sizes = [method.output(one) for one in sets], [len(one.queries) for one in sets]
-    samples = (Samples.joined([output[i] for output in outputs]) for i in (1, 2))
-    figures = reliability_details(*samples, method.calibration, nil_shares)
+    samples = Samples.joined([known for _, known, _ in outputs])
+    nil_samples = Samples.joined([unknown for _, _, unknown in outputs])
+    figures = reliability_details(samples, nil_samples, method.calibration, nil_shares)
     recall = 100 * float(np.average([method.recall(one) for one in sets], weights=sizes))
     milliseconds = float(np.average([method.milliseconds(one) for one in sets], weights=sizes))
     return {"recall_64": recall, **figures, "milliseconds": milliseconds}
