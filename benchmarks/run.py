@@ -51,7 +51,7 @@ from training.augment.draw import edit_character
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "runs"))
-from page_tables import page_option, write_rows  # noqa: E402
+from recipe_tables import page_option, write_rows  # noqa: E402
 
 COLLECTION = "bench"
 

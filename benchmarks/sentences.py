@@ -20,10 +20,9 @@ the sentences: those with an annotation that is no whole and right mention.
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -41,6 +40,9 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Annotation
 from pearl_qdrant.store.open import open_store
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
+from recipe_tables import read_texts
 
 WORDS = range(2, 9)
 
@@ -243,8 +245,7 @@ _SENTENCE = re.compile(r"[A-Z][^.!?\n]{30,250}[.!?](?=\s|$)")
 def without_names(path: Path, folded: set[str], n: int, generator: random.Random) -> list[Sentence]:
     """Sentences of texts in which no run of words is, folded, one of some names."""
     found: list[Sentence] = []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        texts = [json.loads(line)["text"] for line in lines]
+    texts = list(read_texts(path))
     generator.shuffle(texts)
     for text in texts:
         sentences = _SENTENCE.findall(text)

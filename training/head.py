@@ -18,25 +18,17 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from pearl_qdrant.encoder.runtime.network import new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import new_type_head
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 from pearl_qdrant.settings import DEFAULT_DEVICE
-from training.evaluation.tasks.entity_types import TypeScores, score_predictions
+from training.evaluation.tasks.classification import TypeScores, score_predictions
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
 from training.examples.files import phrase_key, read_training_files
 from training.finetune.losses import marginal_type_loss
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
-from training.options import (
-    HeadOptions,
-    Paths,
-    StrPath,
-    TrainingEvents,
-    as_paths,
-    check_bounds,
-    refuse_overwriting,
-)
+from training.options import HeadOptions, Paths, StrPath, TrainingEvents, as_paths, check_bounds, refuse_overwriting
 from training.training_loop import LossRecord, Objective, StepRecord, TrainingLoop
 
 __all__ = ["TypeScores", "score_types"]

@@ -31,8 +31,7 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import N_MARKS, CharacterConfig, CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.plain_model import read_plain_model
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
 from pearl_qdrant.errors import InputError, TrainingError
 from training.augment.draw import edit_letters
 from training.augment.variants import read_vectors

@@ -30,6 +30,7 @@ from typing import Any, Literal, TextIO, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ingest.formats import open_reader
 from ingest.io.encoding import BadLine, byte_lines, read_lines
@@ -91,6 +92,13 @@ _OBJECT: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dic
 def phrase_key(phrase: str) -> int:
     """Return a number in [0, 2^64), the same in every process; of ten million two agree with probability 3e-6."""
     return int.from_bytes(blake2b(phrase.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def find_key(keys: npt.NDArray[np.uint64], phrase: str) -> int | None:
+    """Return where the key of a phrase is among sorted ones; None if it is not there."""
+    key = np.uint64(phrase_key(phrase))
+    place = int(keys.searchsorted(key))
+    return place if place < len(keys) and keys[place] == key else None
 
 
 def normalise_name(name: str) -> str:
@@ -363,11 +371,8 @@ class TypeTable:
 
     def get(self, phrase: str) -> str | None:
         """Return the type of a phrase, or None."""
-        key = np.uint64(phrase_key(phrase))
-        place = int(np.searchsorted(self._keys, key))
-        if place < len(self._keys) and self._keys[place] == key:
-            return ENTITY_TYPES[int(self._kinds[place])]
-        return None
+        place = find_key(self._keys, phrase)
+        return None if place is None else ENTITY_TYPES[int(self._kinds[place])]
 
 
 def base_key(path: Path) -> str:

@@ -26,11 +26,12 @@ from pearl_qdrant.encoder.checkpoint import (
     TORCH_FILE,
     VerifiedCheckpoint,
     seal,
+    verify,
+    write_checkpoint,
 )
 from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, type_marginals
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
-from pearl_qdrant.encoder.write_checkpoint import verify, write_checkpoint
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, pool_tokens
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
 from training.export.graph_builder import OPSET, GraphBuilder, join_character_encoder
