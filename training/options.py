@@ -82,7 +82,7 @@ def hint_of(annotation: Any) -> Hint:
         return Hint(kinds[0], kinds[1])
     if get_origin(annotation) is Literal:
         return Hint(str, choices=tuple(kinds))
-    if get_origin(annotation) is tuple:
+    if get_origin(annotation) in (tuple, Sequence):
         return replace(hint_of(kinds[0]), is_many=True)
     return Hint(frozenset(kinds) if get_origin(annotation) in (Union, UnionType) else annotation)
 

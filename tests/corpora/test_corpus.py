@@ -315,10 +315,10 @@ def test_the_command_makes_a_corpus_from_text_and_a_base(
     """`train corpus` writes phrases with types, and entities; the report counts them."""
     base = tmp_path / "base.tsv"
     base.write_text("id\tname\ttype\taliases\nQ1\tZork Xyzzy\tPERSON\tZ. Xyzzy\n", encoding="utf-8")
-    text = "\n".join(json.dumps({"body": text}) for text in TEXTS).encode()
+    text = "\n".join(json.dumps({"text": text}) for text in TEXTS).encode()
     out = tmp_path / "corpus"
     words = ("--wordnet", str(wordnet), "--out", str(out))
-    made = run("train", "corpus", "-", "--field", "body", "--base", str(base), *words, "--json", stdin=text)
+    made = run("train", "corpus", "-", "--base", str(base), *words, "--json", stdin=text)
 
     assert made.status == 0, made.err
     (report,) = made.lines()
@@ -331,9 +331,7 @@ def test_the_command_makes_a_corpus_from_text_and_a_base(
     assert made.status == 0, made.err
     assert "1 entities" in made.out
     assert [p.name for p in (tmp_path / "bases").iterdir()] == ["entities.jsonl"]
-    made = run(
-        "train", "corpus", "-", "--field", "body", "--typer", "ner", "--ner-model", str(ner_model), *words, stdin=text
-    )
+    made = run("train", "corpus", "-", "--typer", "ner", "--ner-model", str(ner_model), *words, stdin=text)
     assert made.status == 0, made.err
     assert " NP " in made.out
     refused = run("train", "corpus", str(tmp_path / "none.txt"), *words)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from cli_runner import Run
 
+from pearl_qdrant import evaluate_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
@@ -41,7 +42,7 @@ from training.evaluation.linking_sets import (
     read_joins,
     read_set,
 )
-from training.evaluation.run import evaluate, report_as_text
+from training.evaluation.run import as_record, evaluate, report_as_text
 from training.evaluation.tasks import TASKS as OTHERS
 from training.evaluation.tasks import find_tasks
 from training.evaluation.tasks.linking import LINKING, LINKING_TASKS, as_outcome
@@ -375,11 +376,10 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_base_of_ones_own_is_measured_by_kind(run: Run, model: Path, base: Path) -> None:
-    """One command shows, for each kind of mention, what the linker and what its alternatives make of it."""
-    words = ("evaluate", "--data", str(base), "--model", str(model), "--task", "everyday", "--mentions", "68")
-    record = json.loads(run(*words, "--json").out)
-    shown = run(*words)
+def test_a_base_of_ones_own_is_measured_by_kind(model: Path, base: Path) -> None:
+    """A report shows, for each kind of mention, what the linker and what its alternatives make of it."""
+    report = evaluate_model(str(base), str(model), tasks=["everyday"], options=EvaluationOptions(n_mentions=68))
+    record, shown = as_record(report), report_as_text(report)
 
     (task,) = record["tasks"].values()
     assert record["tasks"].keys() == {"everyday_mine"}
@@ -391,8 +391,8 @@ def test_a_base_of_ones_own_is_measured_by_kind(run: Run, model: Path, base: Pat
             is_nil = kind.startswith("nil")
             parts = [details[f"{kind}/{one}"] for one in ("right", "wrong", *(() if is_nil else ("nil",)))]
             assert sum(parts) == pytest.approx(100, abs=0.02)
-    assert "mine, by kind: right, wrong and NIL, in percent" in shown.out
-    lines = {line.split("  ")[1]: line for line in shown.out.splitlines() if line.startswith("  ")}
+    assert "mine, by kind: right, wrong and NIL, in percent" in shown
+    lines = {line.split("  ")[1]: line for line in shown.splitlines() if line.startswith("  ")}
     assert lines["exact"].count("100.0   0.0   0.0") == 5
     assert "milliseconds" in lines
-    assert "Details" not in shown.out
+    assert "Details" not in shown

@@ -142,7 +142,7 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     words = [word + end for word in WORDS for end in ("", "s", "ed", "er", "ly")]
     lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in words]
     (tmp_path / "words.vec").write_text("".join(lines))
-    options = "--epochs 3 --char-dim 6 --share 0.25 --json".split()
+    options = "--share 0.25 --json".split()
     outcome = run(
         "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "words.vec"), *options
     )
@@ -151,7 +151,7 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     (line,) = outcome.lines()
     assert line["n"] == len(words)
     encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
-    assert (encoder.char_dim, encoder.config.share) == (6, 0.25)
+    assert (encoder.char_dim, encoder.config.share) == (64, 0.25)
     (tmp_path / "other.vec").write_text("".join(lines[:140]))
     refused = run(
         "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "other.vec"), *options
