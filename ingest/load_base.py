@@ -20,9 +20,9 @@ from ingest.base.reader import Reader, ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, ingest, is_unchanged, stored_points, unchanged_result
+from ingest.load.pipeline import Loading, ingest, is_unchanged, plain_result, stored_points
 from ingest.load.request import LoadEvents, LoadKeywords, LoadRequest, LoadResult
-from ingest.spread.driver import Spread, start_runner, work_folder
+from ingest.spread.parts import Spread, start_runner, work_folder
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
@@ -229,7 +229,8 @@ class Session:
             if (version := self.manifest.kb_version) is not None:
                 target.write_manifest(target.manifest.model_copy(update={"kb_version": version}))
             self.request.events.unchanged(target.manifest.edited)
-            return unchanged_result(target, self.scanned, self.encoder.info, is_update=is_update)
+            result = plain_result(target, self.scanned, self.encoder.info)
+            return replace(result, is_update=is_update, unchanged=self.scanned.names)
         self.request.events.started(self.scanned.names)
         result = ingest(
             self.reader,

@@ -18,7 +18,6 @@ from ingest.base.type_map import TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, short_id
-from ingest.readers.rdf_syntax import BASE
 from ingest.readers.signs import PREFIXES
 from ingest.readers.wikidata import (
     FALLBACK,
@@ -64,6 +63,7 @@ PROPERTIES = frozenset(
         "owl:TransitiveProperty owl:SymmetricProperty owl:InverseFunctionalProperty".split()
     )
 )
+BASE = "file:///"  # before a relative IRI; it is removed from ids again
 _ISO = "http://purl.org/iso25964/skos-thes#"
 NO_ENTITIES = frozenset(
     expand(

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
-from ingest.base.merge import RowStore, batches, name_hash
+from ingest.base.reader import RowStore, batches, name_hash
 from ingest.io import limits
 from ingest.io.encoding import BadLine
 from ingest.io.report import (

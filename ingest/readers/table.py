@@ -29,8 +29,7 @@ from ingest.base.format import (
     known_tables,
     read_head,
 )
-from ingest.base.merge import RowStore
-from ingest.base.reader import Reader
+from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, check_decodable, check_encoding, check_is_text

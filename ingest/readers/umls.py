@@ -28,8 +28,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from ingest.base.format import PathLike, ReadOptions
-from ingest.base.merge import RowStore
-from ingest.base.reader import Reader
+from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import BadLine, read_lines

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.spread.worker import Job, PartBuilder, PartResult
+from ingest.spread.parts import Job, PartBuilder, PartResult
 from pearl_qdrant import errors
 from pearl_qdrant.errors import OptionError, PearlQdrantError, StoreError
 from pearl_qdrant.installing import install_command
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 class RayRunner:
-    """A `driver.Runner` on a Ray cluster: an actor a GPU, or without GPUs one a core."""
+    """A `parts.Runner` on a Ray cluster: an actor a GPU, or without GPUs one a core."""
 
     def __init__(self, address: str) -> None:
         """Connect to a cluster, or start one; `address` is `ray` of `load_base`. Raises OptionError if Ray is not
@@ -54,7 +54,7 @@ class RayRunner:
         self._gpus = 1 if gpus else 0
 
     def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
-        """Build the parts; see `driver.Runner`. Raises the PearlQdrantError of a worker; StoreError if Ray
+        """Build the parts; see `parts.Runner`. Raises the PearlQdrantError of a worker; StoreError if Ray
         itself fails.
         """
         ray = _import_ray()

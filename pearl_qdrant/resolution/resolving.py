@@ -20,16 +20,19 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
-from pearl_qdrant.resolution.names import CanonicalNames, Forms, free_id, gather, key_of
+from pearl_qdrant.resolution.names import CanonicalNames, Forms, NameRecord, free_id, gather, key_of, read_names
 from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
-from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, read_decisions, read_names
 from pearl_qdrant.resolution.resolution import (
     DEFAULT_BUDGET,
+    Decision,
     Judge,
     Resolution,
+    ResolvedName,
+    ReviewPair,
     apply_judge,
     apply_to_nodes,
     in_order_of_change,
+    read_decisions,
 )
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 

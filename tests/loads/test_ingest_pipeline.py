@@ -10,8 +10,7 @@ import pytest
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
 
-from ingest.base.merge import hash_texts
-from ingest.base.reader import scan
+from ingest.base.reader import hash_texts, scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import Loading, RepeatedNames, ingest, overlap

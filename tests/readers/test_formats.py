@@ -30,8 +30,7 @@ from wikidata_items import item
 
 from ingest.base import type_map
 from ingest.base.format import ReadOptions, TableColumns
-from ingest.base.merge import hash_texts, name_hash
-from ingest.base.reader import ScanResult, scan
+from ingest.base.reader import ScanResult, hash_texts, name_hash, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMAT_NAMES, FORMATS, detect_format, open_reader
 from ingest.io.report import ReadReport

@@ -91,7 +91,7 @@ def test_a_full_disk_is_no_bad_release(tmp_path: Path, monkeypatch: pytest.Monke
         def close(self) -> None:
             """Nothing to close."""
 
-    monkeypatch.setattr("ingest.base.merge.sqlite3.connect", lambda *_, **__: Full())
+    monkeypatch.setattr("ingest.base.reader.sqlite3.connect", lambda *_, **__: Full())
     with pytest.raises(InputError, match=r"disk is full.*Point TMPDIR"):
         read(meta)
 

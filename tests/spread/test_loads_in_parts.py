@@ -12,8 +12,8 @@ from spread_cases import CLOSE, assert_equal, write_base
 from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.spread import driver
-from ingest.spread.worker import CUT_FILES, CutReader, Work
+from ingest.spread import parts
+from ingest.spread.parts import CUT_FILES, CutReader, Work
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
@@ -141,7 +141,7 @@ def test_a_killed_worker_repeats_only_its_part(
     result = load(base, whole, again)
 
     with open_reader([base]) as reader:
-        driver.cut_and_scan(reader, ReadReport(), tmp_path)
+        parts.cut_and_scan(reader, ReadReport(), tmp_path)
     distinct = [scan(CutReader(tmp_path, range(part, CUT_FILES, N_PARTS))).distinct_names for part in range(N_PARTS)]
     assert killed.n_names == sum(distinct[: call - 1])
     assert again.n_names == sum(distinct[call - 1 :])
@@ -150,14 +150,14 @@ def test_a_killed_worker_repeats_only_its_part(
 
 
 STEPS: tuple[tuple[object, str], ...] = (
-    (driver, "cut_and_scan"),
+    (parts, "cut_and_scan"),
     (Work, "write_plan"),
     (Work, "write_done"),
-    (driver, "join_parts"),
-    (driver, "finish_load"),
+    (parts, "join_parts"),
+    (parts, "finish_load"),
     (Work, "write_joined"),
     (Path, "rename"),
-    (driver, "sync_folder"),
+    (parts, "sync_folder"),
     (Work, "clear"),
 )
 KILLS = [(place, step, after) for place, step in STEPS for after in (False, True)]
@@ -247,7 +247,7 @@ def test_lost_files_of_a_part_are_an_error(
 ) -> None:
     """A part that disappeared is noticed by its points, before anything is replaced."""
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "join_parts", killed_at(driver.join_parts, after=False, n=1))
+        patch.setattr(parts, "join_parts", killed_at(parts.join_parts, after=False, n=1))
         with pytest.raises(Killed):
             load(base, whole, encoder)
     EdgeStore(whole / ".parts-parts" / "parts").delete("0001")

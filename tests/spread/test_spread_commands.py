@@ -13,7 +13,7 @@ from qdrant_double import QdrantDouble
 from spread_cases import write_base
 
 from ingest.spread import ray_runner
-from ingest.spread.worker import Job, PartBuilder, Plan
+from ingest.spread.parts import Job, PartBuilder, Plan
 from pearl_qdrant.errors import OptionError, StoreError
 from pearl_qdrant.store.schema import Manifest
 
@@ -78,7 +78,7 @@ def test_without_ray_there_is_advice(run: Run, base: Path, model: Path, monkeypa
 
 def test_a_load_in_parts_imports_nothing_of_ray() -> None:
     """Only `--ray` imports Ray."""
-    code = "import sys, ingest.spread.driver, ingest.spread.ray_runner; sys.exit('ray' in sys.modules)"
+    code = "import sys, ingest.spread.parts, ingest.spread.ray_runner; sys.exit('ray' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

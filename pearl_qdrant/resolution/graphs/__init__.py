@@ -29,7 +29,7 @@ from pearl_qdrant.resolution.graphs.folders import (
 from pearl_qdrant.resolution.graphs.graphml import read_edge_list, read_graphml, write_edge_list, write_graphml
 from pearl_qdrant.resolution.graphs.neo4j import database_of, is_neo4j, read_neo4j, write_neo4j
 from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Merge, Node, merge_graph, name_records
-from pearl_qdrant.resolution.records import NameRecord
+from pearl_qdrant.resolution.names import NameRecord
 from pearl_qdrant.resolution.resolution import Resolution
 from pearl_qdrant.resolution.resolving import resolve
 
