@@ -70,9 +70,7 @@ def digest_of(text: str) -> bytes:
 
 
 def scattered_excess(entity_id: str, reason: str) -> InputError:
-    """The error for an id with more scattered rows than an entity can have; `reason` is `TOO_MANY_NAMES` or
-    `TOO_MANY_ROWS`.
-    """
+    """The error for an id with more scattered rows than an entity has; `reason` is a key of `ReadReport.skipped`."""
     bounds = f"{limits.MAX_NAMES:,} names and {limits.MAX_ROWS:,} rows"
     message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
     return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
@@ -120,9 +118,7 @@ class EntityBuilder:
         self._n_rows = 1
 
     def add(self, other: Entity) -> str | None:
-        """Add a later row of the same id. Returns `TOO_MANY_ROWS` if nothing was added, `TOO_MANY_NAMES` if some names
-        were dropped, None if all was added.
-        """
+        """Add a later row of the id. Returns `TOO_MANY_ROWS` if it is left out, `TOO_MANY_NAMES` if some names are."""
         if self._n_rows >= limits.MAX_ROWS:
             return TOO_MANY_ROWS
         self._n_rows += 1
@@ -354,6 +350,11 @@ class Reader(ABC):
     def join_runs(self, rows: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
         """Join rows of one id that follow each other, up to the limit."""
         return islice(merge_adjacent(rows, report), self._limit)
+
+    def find_types(self, native: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The first `MAX_KB_TYPES` native types, each once, and their coarse types."""
+        kb_types = tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))
+        return kb_types, self.type_map.map_types(kb_types)
 
     def open_sources(self, paths: Sequence[PathLike]) -> tuple[ByteSource, ...]:
         """Open files that are closed with the reader. Raises as `streams.open_sources`."""

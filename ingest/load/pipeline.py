@@ -81,8 +81,8 @@ if they come back."""
 class RepeatedNames:
     """An encoder that remembers the vectors of names that repeat, by their sorted hashes."""
 
-    def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes, *, capacity: int = CAPACITY) -> None:
-        self._encoder, self._repeated, self._capacity = encoder, repeated_name_hashes, capacity
+    def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes) -> None:
+        self._encoder, self._repeated = encoder, repeated_name_hashes
         self._kept: OrderedDict[str, Encoded] = OrderedDict()
 
     def encode(self, names: Sequence[str]) -> Encoded:
@@ -112,7 +112,7 @@ class RepeatedNames:
             at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
             for i in np.flatnonzero(self._repeated[at] == hashes).tolist():
                 self._kept[names[i]] = encoded.take([i])
-        while len(self._kept) > self._capacity:
+        while len(self._kept) > CAPACITY:
             self._kept.popitem(last=False)
 
 
@@ -470,15 +470,13 @@ class Inventory:
         self.to_write += len(lacking)
         if lacking:
             with _as_input_error():
-                self._file.write(msgspec.msgpack.encode(Named(entity, lacking)).hex().encode() + b"\n")
+                self._file.write(msgspec.json.encode(Named(entity, lacking)) + b"\n")
 
     def lacking(self) -> Iterator[Named]:
         """What is to be written, in the order of the base."""
-        decode = msgspec.msgpack.Decoder(Named).decode
         with _as_input_error():
             self._file.seek(0)
-            for line in self._file:
-                yield decode(bytes.fromhex(line.decode()))
+            yield from map(msgspec.json.Decoder(Named).decode, self._file)
 
     def find_retired(self) -> list[str]:
         """Ids of the points that the base lacks, without those of learned names."""

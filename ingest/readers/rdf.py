@@ -228,9 +228,7 @@ def _read_runs(
 
 
 class _Survey:
-    """The first pass: what it finds, statements of the first properties that no vocabulary knows, and edges between the
-    classes of Wikidata.
-    """
+    """The first pass: what it finds, statements of unknown properties, and edges of Wikidata's classes."""
 
     def __init__(self) -> None:
         self.known = known.Vocabulary()
@@ -365,9 +363,7 @@ _REMOTE = (
 
 
 def check_syntax(path: str, data: bytes) -> str:
-    """The syntax of a file. Raises FormatError if it is none that is read here; names what it is where that can be
-    told.
-    """
+    """The syntax of a file. Raises FormatError if it is none that is read here; names what it is where it can."""
     if found := find_syntax(data):
         return found
     check_is_text(path, data.strip())

@@ -34,9 +34,7 @@ from pearl_qdrant.records import LINKS_FIELD, Entity
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """Full IRIs of properties that an option names. Raises ValueError if one is neither an IRI nor has a well-known
-    prefix.
-    """
+    """Full IRIs of properties of an option. Raises ValueError if one has neither an IRI nor a well-known prefix."""
     found = []
     for name in names:
         bare = name.strip().removeprefix("<").removesuffix(">")

@@ -466,9 +466,7 @@ def _parse_list(text: str) -> list[Any] | None:
 
 
 def number_of(value: Any) -> float | None:
-    """A popularity: a finite number of at least 0, also with thousands grouped; None for nothing. Raises ValueError if
-    it is anything else.
-    """
+    """A popularity: a finite number of at least 0, thousands may be grouped; None for nothing. Raises ValueError."""
     text = text_of(value)
     if not text or text in NOTHING:
         return None

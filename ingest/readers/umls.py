@@ -54,9 +54,7 @@ _N_NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class SemanticType:
-    """One semantic type: TUI such as ``T047``, name, tree number such as ``B2.2.1.2.1``, group such as ``DISO``, and
-    its name.
-    """
+    """One semantic type: TUI (``T047``), name, tree number (``B2.2.1.2.1``), group (``DISO``), and the group's name."""
 
     tui: str
     name: str = ""
@@ -277,9 +275,7 @@ class UmlsReader(Reader):
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
 
     def _find_types(self, tuis: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        native = dict.fromkeys(one for tui in tuis for one in self._kb_types_of[tui])
-        kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
-        return kb_types, self.type_map.map_types(kb_types)
+        return self.find_types(one for tui in tuis for one in self._kb_types_of[tui])
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
         """Ids and TUIs of MRSTY; what a TUI means is kept."""
@@ -439,13 +435,11 @@ class MeshReader(Reader):
             _string(one).lstrip("*")
             for one in record.iterfind("HeadingMappedToList/*/DescriptorReferredTo/DescriptorUI")
         ]
-        kb_types = tuple(dict.fromkeys(native))[: limits.MAX_KB_TYPES]
+        kb_types, types = self.find_types(native)
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
         description = next((text for note in notes if (text := _string(note))), None) or _text(record, "Note") or None
         names_in = report.bound_names(id_, names)
-        return Entity(
-            id_, names_in[0], names_in[1:], kb_types, self.type_map.map_types(kb_types), description, {}, None
-        )
+        return Entity(id_, names_in[0], names_in[1:], kb_types, types, description)
 
 
 def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:

@@ -45,7 +45,6 @@ from pearl_qdrant.errors import (
     CollectionExistsError,
     InputError,
     OptionError,
-    SettingsError,
     StoreError,
     StoreLockedError,
 )
@@ -56,7 +55,7 @@ from pearl_qdrant.store.atomic import read_at_most, sync_folder, write_atomicall
 from pearl_qdrant.store.edge.joining import join_parts
 from pearl_qdrant.store.edge.lock import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.open import location_of, open_store
+from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
 
@@ -180,9 +179,7 @@ class PartBuilder:
         self._encoder = model
 
     def build(self, part: int, events: LoadEvents | None = None) -> PartResult:
-        """Build a part; one that is built already is left as it is. Raises InputError if its files cannot be read;
-        StoreError if it cannot be written.
-        """
+        """Build a part, if it is not built. Raises InputError if its files cannot be read; StoreError on writing."""
         if (done := self._work.read_done(part)) is not None:
             return done
         job = self._job
@@ -335,47 +332,10 @@ class Runner(Protocol):
     def close(self) -> None: ...
 
 
-class RunnerHere:
-    """Builds the parts in this process, one after the other: memory is bounded by the largest part."""
-
-    workers = 1
-
-    def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
-        builder, events = PartBuilder(job), LoadEvents()
-        events.names_done = on_names  # type: ignore[method-assign, assignment]  # and nothing else of a part
-        for part in parts:
-            yield builder.build(part, events)
-
-    def close(self) -> None: ...
-
-
 def count_parts(names: int, workers: int) -> int:
     """How many parts a base is cut into: a multiple of the workers, unless it is small."""
     rounds = -(-names // (NAMES_PER_PART * workers))
     return max(1, min(CUT_FILES, rounds * workers, names // LEAST_NAMES))
-
-
-def start_runner(request: LoadRequest) -> Runner:
-    """What builds the parts. Raises OptionError if there are too many, workers cannot open the store or load the model,
-    or Ray does not answer; SettingsError if an embedded store is given a placement.
-    """
-    parts, store = request.parts, request.store
-    if parts is not None and not 1 <= parts <= CUT_FILES:
-        raise OptionError("parts", f"A base has from 1 to {CUT_FILES} parts, not {parts}.")
-    location = location_of(store)
-    if not is_url(location):
-        if store is not None and not isinstance(store, (str, os.PathLike, EdgeStore)):
-            raise OptionError("store", "A base in parts goes to a folder, or to a server by its URL.")
-        if request.placement not in (None, Placement()):
-            message = f"The embedded store at {location} has no shards or replicas. Use a Qdrant server as the store."
-            raise SettingsError(message, option="store")
-    if request.ray is None:
-        return RunnerHere()
-    if not isinstance(request.model, (str, os.PathLike)):
-        raise OptionError("model", "Workers of Ray load the model themselves: give its name or folder, not an encoder.")
-    from ingest.spread.ray_runner import RayRunner
-
-    return RayRunner(request.ray)
 
 
 @contextmanager

@@ -193,9 +193,7 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
 
 
 def free_id(key: tuple[str, str], taken: Container[str]) -> str:
-    """The id of a node that a name founds: a hash of its key, so that runs agree; another one may have left it as
-    `taken`.
-    """
+    """The id of a node that a name founds: a hash of its key, so that runs agree, with a number where it is `taken`."""
     number = 0
     while True:
         text = json.dumps([*key, number] if number else list(key), ensure_ascii=True)

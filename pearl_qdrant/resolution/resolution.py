@@ -4,8 +4,8 @@ nodes     one row for each distinct name and type, see `ResolvedName`; it is all
           `inputs` of the first row has the digests of the files of names that were counted
 review    one row for each pair, see `ReviewPair`; a person writes `same` or `different` into the column `decision`
 
-The judge is a function of the user's: it gets a batch of questions and returns "same", "different" or None for each. Answers are
-kept by the content of their question, in a file if one is given: a question that was answered costs nothing again.
+The judge is a function of the user's: it gets a batch of questions and returns "same", "different" or None for each.
+Answers are kept by the content of their question, in a file if one is given: an answered question costs nothing again.
 """
 
 from __future__ import annotations
@@ -195,9 +195,7 @@ class Resolution:
         return replace(self, names=tuple(current.values()))
 
     def proposed(self, earlier: Iterable[ResolvedName] = ()) -> Resolution:
-        """The names with their merges undone, and each merge among the pairs for review; names of `earlier` keep their
-        nodes.
-        """
+        """The names with their merges undone, each a pair for review; names of `earlier` keep their nodes."""
         held = {(one.name, one.type) for one in earlier}
         founders = {one.node_id: one for one in self.names if one.founded}
         taken = {one.node_id for one in self.names}
@@ -337,9 +335,7 @@ def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator
 
 
 def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
-    """Read the names and inputs of `node_lines`; further columns are ignored. Raises FormatError if a column is
-    missing, or a number is none.
-    """
+    """Read what `node_lines` wrote. Raises FormatError if a column is missing, or a number is none."""
     names, inputs = [], dict[str, None]()
     for number, row in _read_rows(path, NODE_COLUMNS):
         try:
@@ -367,9 +363,7 @@ def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:
 
 
 def read_decisions(path: Path) -> list[Decision]:
-    """Read the decided rows of a review. Raises FormatError if a column is missing, or a decision is neither `same` nor
-    `different`.
-    """
+    """Read the decided rows of a review. Raises FormatError if a column is missing, or a decision unknown."""
     decisions = []
     for number, row in _read_rows(path, ("decision", "name", "other")):
         written = row["decision"].strip().lower()

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
@@ -35,11 +35,6 @@ from pearl_qdrant.resolution.resolution import (
     read_decisions,
 )
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from pearl_qdrant.encoder.protocol import Encoder
-    from pearl_qdrant.linking.linker import EntityLinker
-
 
 PathLike = str | os.PathLike[str]
 TypeMode = Literal["hard", "off"]
@@ -75,7 +70,7 @@ def resolve(  # long: each of its arguments has its line and its text
     `linker` and `collection` are given, or the judge gives another answer than it should.
 
     Args:
-        names: Strings or records, as any iterable; or a file, see `files.read_names`.
+        names: Strings or records, as any iterable; or a file, see `names.read_names`.
         linker: Links names to its collections first. Default: no collection, or those that `collection` names.
         collection: Name of one or several collections to open read-only; an alternative to `linker`.
         store: Where they are; default as for `EntityLinker.open`.
@@ -90,7 +85,7 @@ def resolve(  # long: each of its arguments has its line and its text
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
             it has counted the very same names already, they are not counted again.
         decisions: What a person decided, or the file of a review with its column `decision` filled in.
-        judge: A function that decides the pairs for review, in batches (`judging.py`); a language model can do so.
+        judge: A function that decides the pairs for review, in batches; a language model can do so.
         judge_budget: Pairs that it gets, at most.
         judge_cache: File of its answers, by the content of the questions.
     """
@@ -104,8 +99,6 @@ def resolve(  # long: each of its arguments has its line and its text
     decided = read_decisions(Path(decisions)) if isinstance(decisions, (str, os.PathLike)) else list(decisions)
     with ExitStack() as stack:
         if collection is not None:
-            from pearl_qdrant.linking.linker import EntityLinker
-
             wanted = [collection] if isinstance(collection, str) else list(collection)
             opened = EntityLinker.open(*wanted, store=store, model=model, device=device, read_only=True)
             linker = stack.enter_context(opened)
@@ -235,9 +228,7 @@ class Assignment:
         return found
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
-        """Cluster what has no entity, and return all names with their nodes; the encoder is loaded if there is
-        something to cluster.
-        """
+        """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
         known = self._of_form
         together = self._together_with_entities()
         is_open = (
@@ -379,9 +370,7 @@ class Assignment:
 
 
 def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
-    """Pairs in two nodes that may be one, those whose decision changes most first; of two nodes only their most
-    probable pair.
-    """
+    """Of each two nodes that may be one, the most probable pair; those whose decision changes most first."""
     by_name = {(one.name, one.type): one for one in names}
     given = Counter[str]()
     for one in names:

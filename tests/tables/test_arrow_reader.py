@@ -184,14 +184,6 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
             open_reader([path], "parquet")
 
 
-def test_an_old_feather_file_is_named(tmp_path: Path) -> None:
-    """Feather of version 1 is not read; the error says what to write instead."""
-    (tmp_path / "x").write_bytes(b"FEA1" + bytes(100) + b"FEA1")
-
-    with open_reader([tmp_path / "x"]) as reader, pytest.raises(FormatError, match="Feather file of version 1"):
-        list(reader.read(ReadReport()))
-
-
 @pytest.mark.slow
 def test_a_bomb_is_stopped(tmp_path: Path) -> None:
     """A small file that promises gigabytes in one row group is refused before it is read."""
@@ -242,11 +234,6 @@ def test_the_delimiter_is_found_in_the_header(mark: str) -> None:
     assert names(text) == ["a,b;c|d e"]
 
 
-def test_the_delimiter_is_found_without_a_header() -> None:
-    """Rows of equal length show the delimiter if only one character gives them."""
-    assert names("Q1;Paris\nQ2;Rome, Italy\n") == ["Paris", "Rome, Italy"]
-
-
 @pytest.mark.parametrize(
     "text, reason",
     [
@@ -280,26 +267,6 @@ def test_a_senseless_delimiter_is_refused(tmp_path: Path, given: str) -> None:
 
     with pytest.raises(OptionError, match="one character"):
         open_reader([tmp_path / "a.csv"], options=ReadOptions(delimiter=given), kind="csv")
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("id,name\n1,a\n", "csv"),
-        ("CUI;Canonical_Name;type\n1;a;b\n", "csv"),
-        ('\n"id","name"\n1,a\n', "csv"),
-        ("Q1,Paris\nQ2,Rome\n", "csv"),
-        ("id|name\n1|a\n", "csv"),
-        ("sep=;\nid;name\n1;a\n", "csv"),
-        ("id\tname\n1\ta,b\n", "tsv"),
-        ("idname\n", "tsv"),
-    ],
-)
-def test_csv_is_told_from_tsv_by_its_first_rows(tmp_path: Path, text: str, expected: str) -> None:
-    """The sign that gives a header, or each row the same number of cells, decides; tabs go first."""
-    (tmp_path / "base.csv").write_text(text)
-
-    assert detect_format([tmp_path / "base.csv"]) == expected
 
 
 def test_options_that_name_columns_need_no_format(run: Run, tmp_path: Path) -> None:

@@ -5,8 +5,7 @@
     merged = resolve_graph("rag_storage")          # a working folder of LightRAG
     print(merged.report.to_text())
 
-`records.py` merges, `resolving.py` recognises a format; `graphml.py` (GraphML and lists of edges), `folders.py`,
-`parquet.py` and `neo4j.py` read and write one each.
+`records.py` merges; `graphml.py` (GraphML and lists of edges), `folders.py` and `neo4j.py` read and write formats.
 """
 
 from __future__ import annotations

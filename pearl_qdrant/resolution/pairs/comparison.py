@@ -96,7 +96,7 @@ class Comparison:
             last = content
 
     def candidates(self) -> IntArray:
-        """Pairs of forms of types that agree that may mean the same, as `clusters.pack_pairs` packs them, ascending."""
+        """Pairs of forms of types that agree that may mean the same, as `pack_pairs` packs them, ascending."""
         keys = np.concatenate([pack_pairs(pairs) for pairs in self._proposals()])
         keys.sort()
         is_first = np.ones(len(keys), bool)
@@ -346,9 +346,7 @@ class Nearest:
 
 
 def nearest_names(vectors: npt.NDArray[np.float16] | FloatArray, k: int, rng: np.random.Generator) -> Nearest:
-    """Find the `k` nearest names of each by cosine; `vectors`, (n, dim), of unit length or zero, may be mapped from a
-    file.
-    """
+    """The `k` nearest names of each by cosine; `vectors`, (n, dim), have unit length or are zero."""
     n = len(vectors)
     found = Nearest(np.full((n, k), -1, np.int32), np.full((n, k), -1, np.float32))
     if n <= EXACT_NAMES:
