@@ -345,11 +345,7 @@ class Reader(ABC):
 
         Fills `rows`, `skipped` and `notes` of the report, and the merged rows within a run. Raises as `read`.
         """
-        return self.join_runs(self.read_rows(report), report)
-
-    def join_runs(self, rows: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
-        """Join rows of one id that follow each other, up to the limit."""
-        return islice(merge_adjacent(rows, report), self._limit)
+        return islice(merge_adjacent(self.read_rows(report), report), self._limit)
 
     def find_types(self, native: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The first `MAX_KB_TYPES` native types, each once, and their coarse types."""

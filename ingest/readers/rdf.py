@@ -88,19 +88,15 @@ class RdfReader(Reader):
             scattered = np.empty(0, dtype=np.uint64)
         yield from super().read(report, scattered=scattered)
 
-    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        maker = self._make_maker(report)
-        report.notes.extend(f"{source.path}: {syntax}, {maker.profile.title}" for source, syntax in self._files)
-        yield from self.join_runs(self._read_entities(maker, report), report)
-        report.notes.extend(maker.notes())  # also where the limit ends the pass early
-
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        return self._read_entities(self._make_maker(report), report)
-
-    def _make_maker(self, report: ReadReport) -> known.EntityMaker:
         vocabulary = self._read_survey().known
         kind = known.ItemMaker if vocabulary.profile.is_items else known.EntityMaker
-        return kind(vocabulary, self._options, self._scopes, type_map=self.type_map, report=report)
+        maker = kind(vocabulary, self._options, self._scopes, type_map=self.type_map, report=report)
+        report.notes.extend(f"{source.path}: {syntax}, {maker.profile.title}" for source, syntax in self._files)
+        try:
+            yield from self._read_entities(maker, report)
+        finally:
+            report.notes.extend(maker.notes())  # also where the limit ends the pass early
 
     def _find_files(self, paths: Sequence[PathLike]) -> list[tuple[ByteSource, str]]:
         """The files with their syntaxes, in the order of the paths; those of a folder or zip by name."""

@@ -196,7 +196,9 @@ class UmlsReader(Reader):
         if "MRSTY" not in self._sources:
             report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so no entity has a type")
         self._kb_types_of: dict[str, tuple[str, ...]] = {}
-        self._types_of = lru_cache(maxsize=4_096)(self._find_types)
+        self._types_of = lru_cache(maxsize=4_096)(
+            lambda tuis: self.find_types(one for tui in tuis for one in self._kb_types_of[tui])
+        )
         with RowStore() as types, RowStore() as definitions:
             types.add(self._read_types(report))
             definitions.add(self._read_definitions(report))
@@ -273,9 +275,6 @@ class UmlsReader(Reader):
         """The best definition of an id that belongs to one of the atoms or to none: by source, then the shorter one."""
         rows = map(json.loads, definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ())
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
-
-    def _find_types(self, tuis: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return self.find_types(one for tui in tuis for one in self._kb_types_of[tui])
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
         """Ids and TUIs of MRSTY; what a TUI means is kept."""

@@ -7,12 +7,16 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 from pyarrow import feather, parquet
+from standard_input import given_input
 
+from ingest.base.format import ReadOptions
 from ingest.base.reader import Reader, scan
 from ingest.io.report import ReadReport
+from ingest.readers.table import TableReader
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
@@ -83,6 +87,13 @@ def written_tables() -> dict[str, bytes]:
             write(arrow_table(), path)
             contents[form] = path.read_bytes()
     return contents
+
+
+def read_text(kind: str, content: str | bytes, report: ReadReport | None = None, **options: Any) -> list[Entity]:
+    """Entities of a text that comes through standard input; options as of `ReadOptions`."""
+    data = content if isinstance(content, bytes) else content.encode()
+    with given_input(data, TableReader, ["-"], ReadOptions(**options), kind=kind) as reader:
+        return list(reader.read(report or ReadReport()))
 
 
 def check_reads_or_refuses(open_reader: Callable[[], Reader]) -> None:

@@ -10,6 +10,7 @@ import io
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,12 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from standard_input import given_input
-from tables import WRITERS, arrow_table
+from tables import WRITERS, arrow_table, read_text
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers import table as arrow_rows
-from ingest.readers.table import TableReader
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
@@ -184,34 +183,12 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
             open_reader([path], "parquet")
 
 
-@pytest.mark.slow
-def test_a_bomb_is_stopped(tmp_path: Path) -> None:
-    """A small file that promises gigabytes in one row group is refused before it is read."""
-    path = tmp_path / "x"
-    text = "a" * (1 << 20)
-    table = pyarrow.table({"id": ["1"] * 128, "name": [text + str(i) for i in range(128)]})
-    parquet.write_table(table, path, compression="zstd", use_dictionary=False)
-
-    with pytest.raises(FormatError, match="its Parquet data expands from"):
-        read(path)
-
-
-def read_csv(
-    content: str | bytes,
-    columns: TableColumns | None = None,
-    *,
-    delimiter: str | None = None,
-    report: ReadReport | None = None,
-) -> list[Entity]:
-    """Entities of a text that comes through standard input."""
-    data = content if isinstance(content, bytes) else content.encode()
-    with given_input(data, TableReader, ["-"], ReadOptions(columns=columns, delimiter=delimiter), kind="csv") as reader:
-        return list(reader.read(ReadReport() if report is None else report))
+read_csv = partial(read_text, "csv")
 
 
 def names(content: str | bytes, **options: str) -> list[str]:
     """The canonical names."""
-    return [entity.canonical_name for entity in read_csv(content, **options)]  # type: ignore[arg-type]
+    return [entity.canonical_name for entity in read_csv(content, **options)]
 
 
 def test_quoted_cells_hold_delimiters_quotes_and_line_breaks() -> None:
@@ -254,7 +231,7 @@ def test_a_given_delimiter_is_taken() -> None:
     """Any character can be given, and tab by its name; a list of names needs none."""
     assert names("id:name\nQ1:Paris\n", delimiter=":") == ["Paris"]
     assert names("id\tname\nQ1\tParis\n", delimiter="tab") == ["Paris"]
-    assert [e.entity_id for e in read_csv('flu\n"cold, common"\n', TableColumns(id="1", name="1"))] == [
+    assert [e.entity_id for e in read_csv('flu\n"cold, common"\n', columns=TableColumns(id="1", name="1"))] == [
         "flu",
         "cold, common",
     ]

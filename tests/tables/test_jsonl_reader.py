@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 from standard_input import given_input
-from tables import CSV, ENTITIES, JSONL, TSV, WRITERS, arrow_table, check_reads_or_refuses
+from tables import CSV, ENTITIES, JSONL, TSV, WRITERS, arrow_table, check_reads_or_refuses, read_text
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan
@@ -28,13 +28,10 @@ from pearl_qdrant.errors import FormatError, InputError, OptionError, TooManyErr
 from pearl_qdrant.records import Entity
 
 
-def read(
-    *rows: dict[str, Any] | str, columns: TableColumns | None = None, report: ReadReport | None = None
-) -> list[Entity]:
+def read(*rows: dict[str, Any] | str, **options: Any) -> list[Entity]:
     """Entities of objects or lines that come through standard input."""
     text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
-    with given_input(text.encode(), TableReader, ["-"], ReadOptions(columns=columns), kind="jsonl") as reader:
-        return list(reader.read(ReadReport() if report is None else report))
+    return read_text("jsonl", text, **options)
 
 
 def test_objects_may_have_different_keys() -> None:

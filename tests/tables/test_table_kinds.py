@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 from cli_runner import Run
+from pyarrow import parquet
 from tables import workbook
 
 from ingest.base.format import ReadOptions, TableColumns
@@ -190,7 +191,7 @@ def test_a_damaged_workbook_and_a_bomb_are_refused(tmp_path: Path, monkeypatch: 
         read(path)
 
 
-@pytest.mark.parametrize("form", ["file", "stream"])
+@pytest.mark.parametrize("form", ["file", "stream", "parquet"])
 def test_a_compressed_arrow_file_that_is_a_bomb_is_refused(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,9 +199,12 @@ def test_a_compressed_arrow_file_that_is_a_bomb_is_refused(
     monkeypatch.setattr(streams, "RATIO_GRACE", 1 << 20)
     table = pyarrow.table({"id": ["1"] * 4000, "name": ["x" * 4000] * 4000})
     path, options = tmp_path / "base", pyarrow.ipc.IpcWriteOptions(compression="zstd")
-    write = pyarrow.ipc.new_file if form == "file" else pyarrow.ipc.new_stream
-    with write(path, table.schema, options=options) as writer:
-        writer.write_table(table)
+    if form == "parquet":
+        parquet.write_table(table, path, compression="zstd", use_dictionary=False)
+    else:
+        write = pyarrow.ipc.new_file if form == "file" else pyarrow.ipc.new_stream
+        with write(path, table.schema, options=options) as writer:
+            writer.write_table(table)
 
     before = pyarrow.total_allocated_bytes()
     with pytest.raises(FormatError, match="data expands from"):

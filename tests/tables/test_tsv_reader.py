@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow
@@ -16,7 +17,7 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from standard_input import given_input
+from tables import read_text
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan
@@ -24,26 +25,13 @@ from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.columns import RESERVED
 from ingest.readers.rows import NOTHING
-from ingest.readers.table import TableReader
 from pearl_qdrant import make_entity
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError, InvalidEntityError, TooManyErrorsError
 from pearl_qdrant.linking.editing import check_entity
 from pearl_qdrant.records import Entity
 
-
-def read(
-    *contents: str | bytes,
-    columns: TableColumns | None = None,
-    report: ReadReport | None = None,
-    limit: int | None = None,
-    list_separators: Sequence[str] = (),
-) -> list[Entity]:
-    """Entities from standard input, where the texts are joined to one file."""
-    data = b"".join(content if isinstance(content, bytes) else content.encode() for content in contents)
-    options = ReadOptions(columns=columns, limit=limit, list_separators=tuple(list_separators))
-    with given_input(data, TableReader, ["-"], options, kind="tsv") as reader:
-        return list(reader.read(ReadReport() if report is None else report))
+read = partial(read_text, "tsv")
 
 
 def write(path: Path, content: str) -> Path:
@@ -338,7 +326,7 @@ def test_what_is_written_in_the_documented_form_reads_back_equal(
         for e in entities
     ]
     text = "\ufeff" * has_bom + "".join("\t".join(row) + line_end for row in rows)
-    found = read(text, list_separators=["|"])  # a column of semicolons without any bar would be split at them
+    found = read(text, list_separators=("|",))  # a column of semicolons without any bar would be split at them
 
     assert [(e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in found] == [
         (e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in entities

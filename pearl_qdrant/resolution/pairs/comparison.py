@@ -159,7 +159,8 @@ class Comparison:
         short: dict[str, list[int]] = {}
         for form, name in enumerate(self._names):
             if is_acronym_like(name):
-                short.setdefault(_letters(name), []).append(form)
+                letters_of_it = "".join(c for c in name.casefold() if c.isalnum() or c == "&")
+                short.setdefault(letters_of_it, []).append(form)
         long: dict[str, list[int]] = {}
         letters, n_words = Counter[str](), Counter[int]()
         for form, name in enumerate(self._names):
@@ -283,10 +284,6 @@ class Comparison:
         strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
         scores = self.scores(pairs)
         return np.column_stack([*(scores[name] for name in FROM_SCORES), np.array(strings)]).astype(np.float32)
-
-
-def _letters(acronym: str) -> str:
-    return "".join(c for c in acronym.casefold() if c.isalnum() or c == "&")
 
 
 _ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=True))
