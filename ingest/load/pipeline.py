@@ -367,11 +367,7 @@ def _remove_retired(
 
 
 def finish_load(
-    collection: Collection,
-    scan: ScanResult,
-    inputs: Sequence[LoadedInput],
-    points: int,
-    loading: Loading = Loading(),
+    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], points: int, loading: Loading = Loading()
 ) -> None:
     """Write the inputs, the counts and the IDF table to the manifest, and remove their checkpoints.
 

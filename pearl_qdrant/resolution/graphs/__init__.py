@@ -18,13 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.resolution.graphs.folders import (
-    GRAPH_FILE,
-    is_graphrag,
-    read_graphrag,
-    write_folder,
-    write_graphrag,
-)
+from pearl_qdrant.resolution.graphs.folders import GRAPH_FILE, is_graphrag, read_graphrag, write_folder, write_graphrag
 from pearl_qdrant.resolution.graphs.graphml import read_edge_list, read_graphml, write_edge_list, write_graphml
 from pearl_qdrant.resolution.graphs.neo4j import database_of, is_neo4j, read_neo4j, write_neo4j
 from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Merge, Node, merge_graph, name_records
