@@ -60,8 +60,9 @@ class Task:
 
     def take(self, rows: npt.NDArray[np.bool_]) -> Task:
         """The mentions of these rows, (m,) bool."""
-        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Task(**{name: one[rows] if isinstance(one, np.ndarray) else one for name, one in values.items()})
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        taken: dict[str, Any] = {k: v[rows] if isinstance(v, np.ndarray) else v for k, v in values.items()}
+        return Task(**taken)
 
 
 def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]], *, weight: float = 1.0) -> Task:

@@ -13,7 +13,7 @@ from cli_runner import Run
 from pearl_qdrant import evaluate_model
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.mention_kinds.make import KINDS, MadeMention
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention
 from pearl_qdrant.records import Entity
 from training.evaluation import linking_methods as everyday
 from training.evaluation.data import FolderData

@@ -29,16 +29,15 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.building import build_collection
-from pearl_qdrant.linking.calibration.held_out import HeldOut, Samples, collect, score_held_out
-from pearl_qdrant.linking.decision import decide
+from pearl_qdrant.linking.calibration.metrics import HeldOut, Samples, collect, score_held_out
+from pearl_qdrant.linking.editing import build_collection
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.make import NameOwners
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, NameOwners, make_mentions
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.scoring import decide
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection, Store
