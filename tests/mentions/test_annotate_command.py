@@ -70,7 +70,7 @@ def test_the_command_prints_one_line_per_mention(loaded: Run) -> None:
 
 
 def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
-    """`--type` filters, `--nil` shows ties, `--on-tie first` breaks them, `--nested` prints inner mentions, too."""
+    """`--type` filters, `--nil` shows ties, `--on-tie first` breaks them."""
     drugs = loaded(PASSAGE, "--type", "drug", "--json").lines()
     assert [line["entity_id"] for line in drugs] == ["asa"]
 
@@ -78,7 +78,6 @@ def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
 
     first = loaded("We saw Paris.", "--on-tie", "first", "--json").lines()
     assert [line["entity_id"] for line in first] == ["a-texan-city"]
-    assert len(loaded("He had a myocardial infarction.", "--nested", "--json").lines()) == 1
 
 
 def test_the_command_refuses_invalid_input(loaded: Run, tmp_path: Path) -> None:
