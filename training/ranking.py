@@ -13,7 +13,7 @@ equal names that are rarely right) must not enter a model for all bases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -52,8 +52,8 @@ class Task:
 
     def take(self, rows: npt.NDArray[np.bool_]) -> Task:
         """The mentions of these rows, (m,) bool."""
-        values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Task(**{name: one[rows] if isinstance(one, np.ndarray) else one for name, one in values.items()})
+        arrays: dict[str, Any] = {one.name: getattr(self, one.name)[rows] for one in fields(self)[1:-2]}
+        return replace(self, **arrays)
 
 
 def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]], *, weight: float = 1.0) -> Task:
