@@ -13,7 +13,7 @@ equal names that are rarely right) must not enter a model for all bases.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -60,9 +60,8 @@ class Task:
 
     def take(self, rows: npt.NDArray[np.bool_]) -> Task:
         """The mentions of these rows, (m,) bool."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        taken: dict[str, Any] = {k: v[rows] if isinstance(v, np.ndarray) else v for k, v in values.items()}
-        return Task(**taken)
+        arrays: dict[str, Any] = {one.name: getattr(self, one.name)[rows] for one in fields(self)[1:-2]}
+        return replace(self, **arrays)
 
 
 def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]], *, weight: float = 1.0) -> Task:

@@ -26,10 +26,10 @@ from pearl_qdrant.encoder.checkpoint import (
     is_checkpoint,
     open_checkpoint,
     read_config,
-    verify,
 )
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
+from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL

@@ -24,7 +24,8 @@ from torch import Tensor
 
 from mini_en.data import head_examples, held_out_types
 from mini_en.examples import ExampleSource, types_of_names
-from pearl_qdrant.encoder.checkpoint import HEAD_FILE, HEAD_TENSOR, ONNX_FILE, read_config, seal, verify, write_config
+from pearl_qdrant.encoder.checkpoint import HEAD_FILE, HEAD_TENSOR, ONNX_FILE, read_config, seal, write_config
+from pearl_qdrant.encoder.write_checkpoint import verify
 from training.examples.example import (
     DEVELOPMENT_SPLITS,
     TEST_SPLITS,

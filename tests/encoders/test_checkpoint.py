@@ -24,11 +24,10 @@ from pearl_qdrant.encoder.checkpoint import (
     TORCH_FILE,
     open_checkpoint,
     read_config,
-    safetensors_shapes,
     seal,
-    verify,
 )
 from pearl_qdrant.encoder.loading import find_model, list_models, load_encoder, shipped_names
+from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes, verify
 from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 

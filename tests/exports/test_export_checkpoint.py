@@ -32,9 +32,10 @@ from tiny_models import (
     make_roberta,
 )
 
-from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal, verify
+from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer, new_type_head
+from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError, OptionError
 from training.export import export_checkpoint as export_graph
 from training.export.export_checkpoint import (

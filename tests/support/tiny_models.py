@@ -18,7 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from pearl_qdrant.encoder.checkpoint import PearlConfig, VerifiedCheckpoint, write_checkpoint
+from pearl_qdrant.encoder.checkpoint import PearlConfig, VerifiedCheckpoint
+from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 DIM = 32

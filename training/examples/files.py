@@ -21,7 +21,7 @@ import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, groupby, islice
@@ -117,8 +117,7 @@ def entity_type_of(label: str) -> str | None:
 
 def read_rows(path: StrPath, report: ReadReport) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines that are not blank; lines that are not text are skipped."""
-    source = Source(Path(path))
-    try:
+    with closing(Source(Path(path))) as source:
         for number, line in read_lines(source):
             if isinstance(line, BadLine):
                 report.rows += 1
@@ -126,8 +125,6 @@ def read_rows(path: StrPath, report: ReadReport) -> Iterator[tuple[int, str]]:
             elif line.strip():
                 report.rows += 1
                 yield number, line
-    finally:
-        source.close()
 
 
 def _read(path: StrPath, report: ReadReport, parse: Callable[[str], T | str]) -> Iterator[T]:

@@ -23,14 +23,7 @@ from torch import nn
 from pearl_qdrant.encoder.batching import open_tokenizer
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig
-from pearl_qdrant.encoder.checkpoint import (
-    TORCH_FILE,
-    PearlConfig,
-    VerifiedCheckpoint,
-    is_checkpoint,
-    open_checkpoint,
-    write_checkpoint,
-)
+from pearl_qdrant.encoder.checkpoint import TORCH_FILE, PearlConfig, VerifiedCheckpoint, is_checkpoint, open_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.loading import MODELS_DIR, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
@@ -43,6 +36,7 @@ from pearl_qdrant.encoder.runtime.torch_runtime import (
     network_width,
     new_type_head,
 )
+from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, ModelNotFoundError, OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.options import AVERAGE_RATIO, StrPath, refuse_overwriting

@@ -14,18 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pearl_qdrant.encoder.batching import open_tokenizer
-from pearl_qdrant.encoder.checkpoint import (
-    PEARL_JSON,
-    copy_file,
-    copy_notices,
-    is_checkpoint,
-    write_json,
-    write_modules,
-)
+from pearl_qdrant.encoder.checkpoint import PEARL_JSON, is_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.loading import find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.write_checkpoint import copy_file, copy_notices, write_json, write_modules
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
 from training.options import TrainingEvents, as_paths, project, refuse_overwriting
