@@ -2,7 +2,7 @@
 
     scan and cut    one pass over the input
     build           each part by a worker: read, encode, write, graph (`worker.py`); workers come from a `Runner`
-    join            embedded: the segments of the parts become those of one collection (`store/edge/joining.py`);
+    join            embedded: the segments of the parts become those of one collection (`store/edge/store.py`);
                     on a server the points are there already, and the server builds the graph
 
 The collection appears whole, when all of it is done; on a server it is there from the start, and is marked as loading.
@@ -40,13 +40,12 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionExistsError, OptionError, SettingsError, StoreError
 from pearl_qdrant.linking.learned.aliases import sync_aliases
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
-from pearl_qdrant.store.atomic import sync_folder
-from pearl_qdrant.store.edge.joining import join_parts
-from pearl_qdrant.store.edge.lock import CollectionLock
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.edge.folder import CollectionLock
+from pearl_qdrant.store.edge.store import EdgeStore, join_parts
 from pearl_qdrant.store.open import location_of
 from pearl_qdrant.store.protocol import Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
+from pearl_qdrant.store.system import sync_folder
 
 WORK_PREFIX = ".parts-"  # How work folders are called in a store; they are no collections
 

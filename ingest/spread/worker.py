@@ -38,11 +38,11 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError, StoreError, StoreLockedError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import ServerAccess, is_url
-from pearl_qdrant.store.atomic import read_at_most, write_atomically
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.system import read_at_most, write_atomically
 
 _MAX_BYTES = 1 << 20
 

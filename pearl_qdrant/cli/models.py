@@ -15,8 +15,7 @@ from pearl_qdrant.cli.terminal import echo, echo_json
 from training.options import EvaluationOptions
 
 if TYPE_CHECKING:
-    from pearl_qdrant.transfer.everyday import EverydayChange
-    from pearl_qdrant.transfer.reencoding import ReencodeResult
+    from pearl_qdrant.transfer.reencoding import EverydayChange, ReencodeResult
 
 
 @click.group()

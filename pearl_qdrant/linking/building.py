@@ -26,9 +26,8 @@ from pearl_qdrant.linking.editing import check_entity, encoded_points
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import names_of
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import OWN_FIELDS, Manifest
+from pearl_qdrant.store.schema import OWN_FIELDS, Manifest, names_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias

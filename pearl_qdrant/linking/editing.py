@@ -12,9 +12,8 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, FloatArray
 from pearl_qdrant.errors import InvalidEntityError, StoreError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import MAX_NAMES, name_points, names_of
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import MAX_NAMES, NamePoint, name_points, names_of
 
 _BATCH = 1024
 _CHUNK = 256  # entities read at once

@@ -16,9 +16,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pearl_qdrant.store.points import MAX_NAMES
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import MAX_NAMES, NamePoint
 
 MAX_ID_CHARACTERS = 300
 """Longer mentions are never ids; the IRIs of the usual vocabularies have up to 100 characters."""

@@ -41,9 +41,9 @@ from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.store.administration import incomplete_warnings
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
-from pearl_qdrant.store.verify import incomplete_warnings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -28,7 +28,7 @@ from pearl_qdrant.resolution.records import (
     read_nodes,
     review_lines,
 )
-from pearl_qdrant.store.atomic import write_lines
+from pearl_qdrant.store.system import write_lines
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, append_batch, read_ledger
-from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Store
-from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.schema import Manifest, name_points, names_of
 from pearl_qdrant.store.server.store import ServerStore
 
 
@@ -85,7 +84,7 @@ def test_a_process_that_dies_while_it_learns_leaves_nothing(
     server: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If only some parts of a batch arrive, none of them counts."""
-    monkeypatch.setattr("pearl_qdrant.store.server.ledger.PART_BYTES", 10)
+    monkeypatch.setattr("pearl_qdrant.store.server.collection.PART_BYTES", 10)
     store, other = two(server)
     other.close()
     collection = store.open("base")

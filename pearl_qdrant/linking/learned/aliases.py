@@ -17,9 +17,8 @@ from pearl_qdrant.linking.editing import encoded_points, names_by_entity, store_
 from pearl_qdrant.linking.learned.counts import Counts, spelling_key
 from pearl_qdrant.linking.learned.ledger import LearnedRow, read_ledger
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint, point_id
+from pearl_qdrant.store.schema import NamePoint, entity_from_points, point_id
 
 MARK = "learned_in"  # extra payload field of a learned alias: the key of the batch that added it
 _BATCH = 1024  # names encoded and written at once
