@@ -39,9 +39,16 @@ from pearl_qdrant.errors import InputError, StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.linking.learned.learning import alias_point_ids
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import is_same_point, name_points, plain_points
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Checkpoint, LoadedInput, Manifest, NamePoint
+from pearl_qdrant.store.schema import (
+    Checkpoint,
+    LoadedInput,
+    Manifest,
+    NamePoint,
+    is_same_point,
+    name_points,
+    plain_points,
+)
 
 
 def plain_result(target: Collection, scanned: ScanResult, info: ModelInfo) -> LoadResult:

@@ -4,7 +4,7 @@
                     a part of the base is every n-th file
     build           each part by a worker: read, encode, write, graph, as any base is loaded; so a worker that takes the
                     place of a killed one writes what lacks
-    join            embedded: the segments of the parts become those of one collection (`store/edge/joining.py`);
+    join            embedded: the segments of the parts become those of one collection (`store/edge/store.py`);
                     on a server the points are there already, and the server builds the graph
 
 The collection appears whole, when all of it is done; on a server it is there from the start, and is marked as loading.
@@ -45,13 +45,12 @@ from pearl_qdrant.errors import CollectionExistsError, InputError, OptionError, 
 from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
-from pearl_qdrant.store.atomic import read_at_most, sync_folder, write_atomically
-from pearl_qdrant.store.edge.joining import join_parts
-from pearl_qdrant.store.edge.lock import CollectionLock
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.edge.folder import CollectionLock
+from pearl_qdrant.store.edge.store import EdgeStore, join_parts
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
+from pearl_qdrant.store.system import read_at_most, sync_folder, write_atomically
 
 _T = TypeVar("_T")
 
