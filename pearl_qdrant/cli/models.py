@@ -116,13 +116,7 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
 @shared.store_option
 @shared.json_option
 def reencode(
-    name: str,
-    model: str | None,
-    rollback: bool,
-    everyday: bool,
-    max_fall: float | None,
-    store: str,
-    as_json: bool,
+    name: str, model: str | None, rollback: bool, everyday: bool, max_fall: float | None, store: str, as_json: bool
 ) -> None:
     """Encode the names of a collection again with another model, without downtime.
 
