@@ -27,7 +27,7 @@ from ingest.spread.runners import start_runner
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
-from pearl_qdrant.linking.learned.aliases import sync_aliases
+from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections

@@ -38,7 +38,7 @@ from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
-from pearl_qdrant.linking.learned.aliases import alias_point_ids
+from pearl_qdrant.linking.learned.learning import alias_point_ids
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.points import is_same_point, name_points, plain_points
 from pearl_qdrant.store.protocol import Collection

@@ -43,7 +43,7 @@ from ingest.load.request import LoadEvents, LoadRequest, LoadResult
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionExistsError, InputError, OptionError, StoreError, StoreLockedError
-from pearl_qdrant.linking.learned.aliases import sync_aliases
+from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
 from pearl_qdrant.store.atomic import read_at_most, sync_folder, write_atomically

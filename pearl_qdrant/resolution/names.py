@@ -42,8 +42,7 @@ from pearl_qdrant.cells import is_null, text_of
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word
-from pearl_qdrant.lexical.word_rarity import word_rarity
+from pearl_qdrant.lexical.words import IGNORED, variant_word, word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.linking.mentions import read_text_lines
 

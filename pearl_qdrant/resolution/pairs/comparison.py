@@ -21,7 +21,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import SparseRows, folded_rows, join_rows
-from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
+from pearl_qdrant.linking.ranking.scored import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (

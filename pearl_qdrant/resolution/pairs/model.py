@@ -20,11 +20,9 @@ import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.spelling_variants import IGNORED
-from pearl_qdrant.lexical.word_rarity import word_rarity
-from pearl_qdrant.linking.ranking.edit_features import ONE_EDIT_LETTERS
+from pearl_qdrant.lexical.words import IGNORED, word_rarity
 from pearl_qdrant.linking.ranking.name_differences import OTHER_PLACE, TITLES, is_within
-from pearl_qdrant.linking.ranking.string_features import StringFeatures
+from pearl_qdrant.linking.ranking.string_features import ONE_EDIT_LETTERS, StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
 from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
