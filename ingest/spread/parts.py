@@ -37,6 +37,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from ingest.base.reader import Reader, ScanResult, entity_from_json, entity_to_json, name_hash, scan
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
+from ingest.io.streams import as_input_error
 from ingest.load.pipeline import Loading, finish_load, ingest, is_unchanged, plain_result
 from ingest.load.request import LoadEvents, LoadRequest, LoadResult
 from pearl_qdrant.encoder.loading import load_encoder
@@ -270,27 +271,15 @@ class Cutter(CutReader):
         self._reader = reader
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        with ExitStack() as held:
-            with self._as_input_error():
-                self._folder.mkdir(parents=True, exist_ok=True)
-                paths = [_path(self._folder, number) for number in self._files]
-                files = [held.enter_context(path.open("w", encoding="ascii")) for path in paths]
+        advice = "Free some space, or choose a work folder on a larger disk"
+        message = f"parts of the base cannot be written: {{}}. {advice}"
+        with as_input_error(str(self._folder), message, option="work"), ExitStack() as held:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            paths = [_path(self._folder, number) for number in self._files]
+            files = [held.enter_context(path.open("w", encoding="ascii")) for path in paths]
             for run in self._reader.read_runs(report):
-                with self._as_input_error():
-                    files[cut_file_of(run.entity_id)].write(entity_to_json(run) + "\n")
+                files[cut_file_of(run.entity_id)].write(entity_to_json(run) + "\n")
                 yield run
-            with self._as_input_error():
-                for file in files:
-                    file.close()
-
-    @contextmanager
-    def _as_input_error(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            advice = "Free some space, or choose a work folder on a larger disk"
-            message = f"parts of the base cannot be written: {error.strerror or error}. {advice}"
-            raise InputError(str(self._folder), None, message, option="work") from error
 
 
 def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:
