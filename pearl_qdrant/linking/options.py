@@ -31,22 +31,21 @@ class LinkOptions:
     """How mentions are linked.
 
     Attributes:
-        types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
+        types: Only entities of these types, native or coarse, ancestors included. In Python one string is one type.
         type_mode: "hard" admits only entities of one of `types`; "soft" prefers them. In both modes the mention's
             predicted type also counts, weighted by its confidence. "off" ignores types altogether.
-        limit: Maximum number of candidates in a link, at least 1. None: those that the answer needs, at most
-            `DEFAULT_LIMIT`: where the mention is a name of the base, the entities of that name, which are found without
-            encoding the mention.
-        threshold: Minimum probability of a link, in [0, 1]; None for the linker's own threshold.
-        on_tie: What to do when several entities have the mention's name. "canonical" lets popularity decide where the
-            base has it, else the entity whose canonical name it is; if they do not separate them, the mention is NIL
-            with the reason `ambiguous`. "null" makes it NIL whenever several entities have the name; "first" links
-            the first in the order of "canonical", then by id. All of them are the first candidates in any case.
-        context: Text around the mentions: each is linked as a mention of it (`linking.documents`). None for none.
+        limit: Maximum number of candidates, at least 1. [default: those that the answer needs, at most 10; in the case
+            of a name of the base the entities of that name, which are found without encoding it]
+        threshold: Minimum probability of a link, in [0, 1]; below it a mention is NIL. [default: the calibrated one, or
+            0.5]
+        on_tie: If several entities have the name: popularity or the canonical name decides, and if it does not, NIL
+            (canonical); always NIL (null); the first of them (first). In Python: the reason of NIL is `ambiguous`; all
+            of them are the first candidates in any case, in the order of "canonical", then by id.
+        context: Text around the mentions; chooses between their candidates. In Python: each is linked as a mention of
+            it (`linking.documents`).
         nil_bias: Added to the logit of NIL: below 0 more is linked. `EntityLinker.adapt` estimates it for a list.
-        languages: Only names in one of these languages are found (`de` includes `de-at`), and names for which the base
-            states no language; case does not matter. Empty for all. One string counts as one language. Ids and learned
-            names are found in any case.
+        languages: Find only names in these languages, such as de, which includes de-at, and names without a stated
+            language. In Python one string is one language. Ids and learned names are found in any case.
 
     Raises:
         ValueError: If a value is out of range.
@@ -68,10 +67,9 @@ class LinkOptions:
             raise ValueError(f"nil_bias is a finite number, not {self.nil_bias}")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit must be at least 1, not {self.limit}")
-        if self.type_mode not in ("hard", "soft", "off"):
-            raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {self.type_mode!r}")
+        _check("type_mode", self.type_mode, TypeMode)
         check_threshold(self.threshold)
-        _check_on_tie(self.on_tie)
+        _check("on_tie", self.on_tie, OnTie)
 
     @property
     def most_candidates(self) -> int:
@@ -101,22 +99,22 @@ class AnnotateOptions:
     """How the mentions of a passage are found and linked.
 
     Attributes:
-        types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
-        threshold: Minimum probability of a mention, in [0, 1]; None for the default, 0.5.
+        types: Only entities of these types, native or coarse, ancestors included. In Python one string is one type.
+        threshold: Minimum probability of a mention, in [0, 1]. [default: 0.5]
         context: What the passage is about; chooses between entities that nothing else separates.
-        on_tie: What to do with several entities of one name, as in `LinkOptions`.
-        include_nil: Whether to return spans that look like mentions but have no entity, too.
+        on_tie: If several entities have the name: as for a link.
+        include_nil: Also spans that look like mentions but have no entity.
         nested: Whether to return mentions inside other mentions, too: York in New York.
-        document: Whether to link the mentions of a passage together, as those of a document (`linking.documents`).
+        document: Link the mentions of a passage together, as those of a document: partial names, entities linked in the
+            base. In Python: `linking.documents`.
         common_words: Whether a frequent word of the language is a mention of the entity with that name: "skip" never,
             if it stands alone; "capitalised" where it is written as that name is, and not only because it starts a
             sentence; "all" always, whatever its case.
-        assertions: Return only mentions of which the text says one of these: "affirmed", "negated", "possible",
-            "historical", "other_person"; empty for all. One string counts as one.
+        assertions: Only mentions of which the text says one of these. In Python one string counts as one.
         triggers: Words that say so, of `mention_detection.assertions.read_triggers`; None for English ones.
         label_types: For spans that the caller gives, the types of each label: {"PER": "PERSON", "Drug": ["drug"]}. A
             span with another label, or without one, is linked to `types`. Not for `document`.
-        markup: Whether the text is "html" or "markdown". Tags and signs are no text; offsets are those of the original.
+        markup: How the text is written: tags and signs are no text. In Python: offsets are those of the original.
         offsets: What offsets count: "characters" (code points), or "utf-16" code units, as in JavaScript, Java and C#.
             It holds for what is returned and for `spans`; a spaCy `Doc` counts characters.
 
@@ -141,13 +139,11 @@ class AnnotateOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_tuple(self.types))
         check_threshold(self.threshold)
-        _check_on_tie(self.on_tie)
-        if self.common_words not in ("skip", "capitalised", "all"):
-            raise ValueError(f"common_words is 'skip', 'capitalised' or 'all', not {self.common_words!r}")
-        if self.markup not in (None, "html", "markdown"):
-            raise ValueError(f"markup is 'html' or 'markdown', not {self.markup!r}")
-        if self.offsets not in ("characters", "utf-16"):
-            raise ValueError(f"offsets is 'characters' or 'utf-16', not {self.offsets!r}")
+        _check("on_tie", self.on_tie, OnTie)
+        _check("common_words", self.common_words, CommonWords)
+        if self.markup is not None:
+            _check("markup", self.markup, Markup)
+        _check("offsets", self.offsets, OffsetUnit)
         if self.label_types and self.document:
             raise ValueError("label_types is not for document=True, which links the mentions to `types`")
         wanted = (self.assertions,) if isinstance(self.assertions, str) else tuple(self.assertions)
@@ -198,6 +194,8 @@ def check_threshold(threshold: float | None) -> None:
         raise ValueError(f"threshold is a probability in [0, 1], not {threshold}")
 
 
-def _check_on_tie(on_tie: str) -> None:
-    if on_tie not in ("canonical", "null", "first"):
-        raise ValueError(f"on_tie is 'canonical', 'null' or 'first', not {on_tie!r}")
+def _check(name: str, value: str, kind: object) -> None:
+    """Raise a ValueError unless the value of an option is one of a `Literal`."""
+    *others, last = map(repr, get_args(kind))
+    if value not in get_args(kind):
+        raise ValueError(f"{name} is {', '.join(others)} or {last}, not {value!r}")

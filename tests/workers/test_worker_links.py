@@ -18,7 +18,7 @@ from worker_cases import CLOSE, assert_same
 from pearl_qdrant import EntityLinker, cores
 from pearl_qdrant.cores import MAX_A_CORE, count_workers, usable_cores
 from pearl_qdrant.errors import LinkerClosedError, OptionError, UnknownTypeError
-from pearl_qdrant.linking.workers import pool
+from pearl_qdrant.linking import workers as pool
 
 ROWS = "id\tname\taliases\nnyc\tNew York\tNYC|Big Apple\nnyt\tThe New York Times\tNYTimes\nmi\theart attack\t\n"
 LINES = "NYC\n\nheart atack\nNYTimes\nnothing of it\nBig Apple\nNew York\nNYC\nnyt\n"

@@ -28,8 +28,8 @@ from pearl_qdrant.errors import (
     UnknownTypeError,
     WorkerError,
 )
-from pearl_qdrant.linking.workers import pool
-from pearl_qdrant.linking.workers.pool import Workers
+from pearl_qdrant.linking import workers as pool
+from pearl_qdrant.linking.workers import Workers
 
 ROOT = Path(__file__).resolve().parents[2]
 MENTIONS = [f"New York {number}" for number in range(40)]

@@ -1,8 +1,18 @@
-"""How rare a word is in English text, by its rank among the most frequent words; which ones are parts of names.
+"""Words: the form that their spelling variants share, how rare they are in English, and which exclude each other.
+
+Spelling variants are mapped to one form: British and American, Latin endings, plurals, numbers in words.
+
+    oesophageal, esophageal  ->  esophageal        tumours, tumor  ->  tumor        vertebrae, vertebra  ->  vertebra
+
+The form is a key, not a word that people write: rules apply to both sides alike, so a rule that also changes other
+words does no harm unless two names become equal. `docs/experiments/everyday.md` has the gain and the harm of each rule:
+how many more names of one entity become equal, and how many names of different entities.
+
+Rarity is the rank of a word among the most frequent ones: a word that is frequent in any text says little about which
+entity a mention means: `patients with measles` is measles.
 
     the: 0    history: 0.02    patients: 0.33    acute: 0.72    familial, Zhuolu: 1
 
-A word that is frequent in any text says little about which entity a mention means: `patients with measles` is measles.
 `english_words.txt` has the most frequent words, the most frequent first; `known_words.txt` has all words that several
 articles have, with a capital where they are names, and `capitalised_words.txt` the words of both that are often parts
 of names. `runs/english_words.py` makes them.
@@ -16,11 +26,69 @@ Words that exclude each other by how they are built, one or two edits apart as s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
-from pearl_qdrant.lexical.spelling_variants import variant_word
+RULES: dict[str, tuple[tuple[str, str], ...]] = {
+    # Patterns of folded words of at least `SHORTEST` letters, in the order in which they apply.
+    "latin plural": (("mata$", "ma"), ("(?<=[brtcln])ae$", "a"), ("(?<=...c)i$", "us"), ("stases$", "stasis")),
+    "plural": (("(?<=..)ies$", "y"), ("(?<=(?:ss|ch|sh|.x))es$", ""), ("(?<=...)(?<![sui])s$", "")),
+    "ae and oe": (("ae", "e"), ("oe", "e")),
+    "our": (("our", "or"),),
+    "ise": (("is(?=(?:e|ed|er|es|ing|ation|able)$)", "iz"), ("ys(?=(?:e|ed|er|es|ing)$)", "yz")),
+    "tre": (("(?<=[tb])re$", "er"),),
+    "ogue": (("ogue$", "og"),),
+    "ence": (("ense$", "ence"),),
+    "doubled l": (("ll(?=(?:ed|ing|er|or|ous)$)", "l"),),
+    "sulph": (("sulph", "sulf"), ("leuc(?=[aeo])", "leuk"), ("aluminium", "aluminum")),
+}
+"""Rules by name; each is a list of patterns with their replacements."""
+
+WORDS: dict[str, str] = {
+    # Numbers
+    **{word: str(i) for i, word in enumerate("one two three four five six seven eight nine ten".split(), start=1)},
+    **dict(zip("eleven twelve".split(), ("11", "12"), strict=True)),
+    **dict(zip("first second third fourth fifth sixth seventh eighth ninth tenth".split(),
+               "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th".split(), strict=True)),
+    # Abbreviated words of names
+    "st": "saint", "ste": "saint", "mt": "mount", "ft": "fort", "intl": "international", "natl": "national",
+    "univ": "university", "dept": "department", "assn": "association", "bros": "brothers", "grey": "gray",
+    "mould": "mold", "plough": "plow", "programme": "program", "jewellery": "jewelry", "tyre": "tire",
+}  # fmt: skip
+"""Words with another form of the same meaning."""
+
+IGNORED = frozenset("and the a an".split())
+"""Words that spellings of one name include or omit: `Johnson & Johnson`, `The Beatles`."""
+
+SHORTEST = 5  # letters of a word that the patterns apply to; a shorter word has too little left: `toe`, `gas`
+
+_ANY = re.compile("|".join(pattern for rules in RULES.values() for pattern, _ in rules))
+"""Where none of the patterns is found, none changes anything: most words are done by one search."""
+
+_COMPILED = tuple((re.compile(a), b) for rules in RULES.values() for a, b in rules)
+
+
+def variant_words(words: Sequence[str]) -> list[str]:
+    """The normal forms of folded words, without `IGNORED` ones unless no other is left; `hepatitis A` ends in none."""
+    found = [variant_word(word) for word in words if word not in IGNORED]
+    return [*found, "a"] if found and words[-1] == "a" else found or list(words)
+
+
+@lru_cache(maxsize=16_384)
+def variant_word(word: str) -> str:
+    """The normal form of a folded word."""
+    if word in WORDS:
+        return WORDS[word]
+    if len(word) < SHORTEST or not word.isascii() or word.isdigit():
+        return word
+    if _ANY.search(word) is None:
+        return word
+    for pattern, replacement in _COMPILED:
+        word = pattern.sub(replacement, word)
+    return word
+
 
 WORDS_FILE = "english_words.txt"
 CAPITALISED_FILE = "capitalised_words.txt"
@@ -135,15 +203,9 @@ _STEMS = frozenset(
 )
 """Words that a-, which a slip may lose, stands before."""
 
-_BEFORE = frozenset("non pre post pseudo counter anti".split())
-"""Prefixes that are written as a word of their own, too."""
-
-LEAST_STEM = 4
-"""Letters that two words share; endings of chemistry and medicine may have shorter stems."""
-
-_LEAST_START = 3
-"""Letters that two words with other endings share."""
-
+_BEFORE = frozenset("non pre post pseudo counter anti".split())  # prefixes that are written as a word of their own, too
+LEAST_STEM = 4  # letters that two words share; endings of chemistry and medicine may have shorter stems
+_LEAST_START = 3  # letters that two words with other endings share
 _LONG_STEM = 5
 
 
