@@ -40,10 +40,9 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.records import Candidate, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
-from pearl_qdrant.store.atomic import write_lines
 from pearl_qdrant.store.open import use_store
-from pearl_qdrant.store.points import entity_from_points
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import NamePoint, entity_from_points
+from pearl_qdrant.store.system import write_lines
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -21,7 +21,7 @@ from recipe_tables import read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import variant_words
+from pearl_qdrant.lexical.words import variant_words
 from training.examples.example import TRAIN_SPLITS, split_of
 
 FEWEST = 5

@@ -40,7 +40,7 @@ from pathlib import Path
 
 import click
 from linking_bases import Base, bases
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, write_rows
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan
@@ -51,10 +51,8 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.make import NameOwners
-from pearl_qdrant.linking.ranking.features import NIL_FEATURES
-from pearl_qdrant.linking.ranking.model import RankingModel
+from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, NameOwners, make_mentions
+from pearl_qdrant.linking.ranking.model import NIL_FEATURES, RankingModel
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint

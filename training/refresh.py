@@ -25,11 +25,11 @@ from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
 from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.atomic import write_atomically
+from pearl_qdrant.store.system import write_atomically
 from training.batches import N_PLAIN
 from training.corpus.typing import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase
-from training.evaluation.linking.methods import Linker, LoadedBases
+from training.evaluation.linking_methods import Linker, LoadedBases
 from training.evaluation.run import evaluate
 from training.evaluation.tasks.linking import own_base_tasks
 from training.examples.example import TEST_SPLITS, split_of

@@ -76,9 +76,18 @@ class ByteSource(ABC):
         return found[:n_bytes]
 
 
+@contextmanager
+def as_input_error(path: str, message: str, *, option: str | None = None) -> Iterator[None]:
+    """What the system refuses becomes an `InputError` with this message, which has what it says for ``{}``."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(path, None, message.format(error.strerror or error), option=option) from error
+
+
 def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
     """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
-    try:
+    with as_input_error(path, "reading failed: {}"):
         head = read(_PIECE)
         compression = detect_compression(head)
         if compression is not None:
@@ -87,8 +96,6 @@ def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
         while head:
             yield head
             head = read(CHUNK)
-    except OSError as error:
-        raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
 def detect_compression(head: bytes) -> str | None:
@@ -195,9 +202,7 @@ def is_workbook(path: str) -> bool:
 
 
 def list_members(path: str) -> list[str]:
-    """Names of the files in an archive that may hold data, in its order; read-me and hidden files are left out. Raises
-    FormatError if it is damaged.
-    """
+    """Files in an archive that may hold data, read-me and hidden ones left out. Raises FormatError if it is damaged."""
     with _as_format_error(path):
         infos = _archive(path).infolist()
     return [info.filename for info in infos if not info.is_dir() and info.filename and _may_hold_data(info.filename)]
@@ -339,9 +344,7 @@ def _read_at(descriptor: int) -> Read:
 
 
 def copy_to_temporary(path: str, stream: BinaryIO) -> BinaryIO:
-    """An unnamed temporary file with what a stream gives, for the caller to close. Raises InputError if it cannot be
-    written.
-    """
+    """An unnamed temporary file with what a stream gives; the caller closes it. Raises InputError on a failed copy."""
     try:
         with ExitStack() as stack:
             spool = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile(prefix="pearl-qdrant-")))

@@ -106,23 +106,17 @@ class LoadResult:
         return {
             "collection": self.collection,
             **reading_counts(self.report),
-            "points": self.points,
-            "other_names": self.other_names,
-            "with_vector": self.with_vector,
-            "without_vector": self.without_vector,
-            "seconds": round(self.seconds, 3),
-            "load_seconds": round(self.load_seconds, 3),
-            "encode_seconds": round(self.encode_seconds, 3),
-            "graph_seconds": round(self.graph_seconds, 3),
+            **{name: getattr(self, name) for name in ("points", "other_names", "with_vector", "without_vector")},
+            **{name: round(getattr(self, name), 3) for name in _SECONDS},
             **{name: getattr(self, name) for name in _COUNTS},
             "unfinished": list(self.unfinished),
         }
 
 
+_SECONDS = ("seconds", "load_seconds", "encode_seconds", "graph_seconds")
 _COUNTS = (
-    *("model", "device", "distinct_names", "is_update", "added", "changed", "unchanged", "removed", "kept"),
-    *("resumed_at", "rewritten", "is_unchanged"),
-)
+    "model device distinct_names is_update added changed unchanged removed kept resumed_at rewritten is_unchanged"
+).split()
 
 
 def reading_counts(report: ReadReport) -> dict[str, Any]:
@@ -208,7 +202,7 @@ class LoadRequest:
             (`learn`).
         update: True makes an existing collection equal to the base, the whole of a newer release of what it holds: it
             loses the names that the base lacks. False adds the base. None updates if the base shows to be a newer
-            release (`session.MOSTLY`) and no `options.limit` is given.
+            release (`load_base.MOSTLY`) and no `options.limit` is given.
         may_update: Called before an update that None decided for, with no argument; False adds the base instead.
         may_remove: Called with the number of names that the new release lacks and that of all names, before any is
             deleted; False keeps them.

@@ -17,8 +17,7 @@ from pearl_qdrant.cli.terminal import echo, echo_json, table_lines
 from pearl_qdrant.settings import DEFAULT_PRECISION
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.calibration.calibrate import CollectionFit
-    from pearl_qdrant.linking.calibration.labels import Label
+    from pearl_qdrant.linking.calibration.calibrate import CollectionFit, Label
     from pearl_qdrant.linking.calibration.metrics import Reliability
     from pearl_qdrant.linking.learned import Learned, LearnedBatch
 
@@ -120,7 +119,7 @@ def calibrate(  # long: help has its examples
 
 def _ask(n: int, target: Target, mentions: Path, pairs: Path) -> None:
     """Ask for the entities of the mentions that would tell most, and add each answer to the file of pairs at once."""
-    from pearl_qdrant.linking.calibration.labels import MIN_PAIRS, choose_to_label
+    from pearl_qdrant.linking.calibration.calibrate import MIN_PAIRS, choose_to_label
     from pearl_qdrant.linking.mentions import read_text_lines
 
     known = {label.mention for label in _read_labels(pairs)} if pairs.exists() else set()
@@ -178,7 +177,7 @@ def _print(name: str, found: CollectionFit, *, stored: bool, as_json: bool) -> N
 def _read_labels(pairs: Path) -> list[Label]:
     """The pairs of a file; a named pipe without a writer is reported."""
     from ingest.io.streams import warn_while_waiting
-    from pearl_qdrant.linking.calibration.labels import read_pairs
+    from pearl_qdrant.linking.calibration.calibrate import read_pairs
 
     with warn_while_waiting(str(pairs)):
         return read_pairs(pairs)

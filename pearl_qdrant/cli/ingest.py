@@ -321,8 +321,8 @@ def ingest(  # long: help has its examples
     pearl-qdrant ingest umls.tsv --ray auto
     """
     from ingest.load_base import collection_name, load_base, scan_base
-    from pearl_qdrant.store.names import check_name
     from pearl_qdrant.store.protocol import Placement
+    from pearl_qdrant.store.schema import check_name
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")

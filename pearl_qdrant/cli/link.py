@@ -22,7 +22,7 @@ from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat
+    from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat
     from pearl_qdrant.records import Annotation, Candidate, Link
 
 
@@ -168,7 +168,7 @@ def _in_documents(
     linker: EntityLinker, file: BinaryIO, options: LinkOptions
 ) -> Iterator[tuple[dict[str, object], Link]]:
     """The links of all mentions of the documents of a file, with the id or line of the document and the place."""
-    from pearl_qdrant.linking.documents.mentions import read_document_lines
+    from pearl_qdrant.linking.documents.linking import read_document_lines
 
     for passage in read_document_lines(file, shared.name_of(file)):
         document = key_of(passage)
@@ -301,7 +301,7 @@ def _annotated(
     workers: int | None,
 ) -> Iterator[tuple[dict[str, object], list[Annotation]]]:
     """The annotations of each passage, with what names it: nothing, its line, or its id."""
-    from pearl_qdrant.linking.mention_detection.passages import read_passages
+    from pearl_qdrant.linking.mention_detection.blocks import read_passages
 
     if file is None:
         yield {}, linker.annotate(text or "", options)

@@ -14,8 +14,7 @@ from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
-    from pearl_qdrant.transfer.everyday import EverydayChange
-    from pearl_qdrant.transfer.reencoding import ReencodeResult
+    from pearl_qdrant.transfer.reencoding import EverydayChange, ReencodeResult
 
 
 @click.group()

@@ -163,7 +163,7 @@ def _print(found: Resolution, out: object, *, as_json: bool) -> None:
         for one in found.names:
             echo_json(asdict(one))
     elif out is None:
-        from pearl_qdrant.resolution.records import node_lines
+        from pearl_qdrant.resolution.resolution import node_lines
 
         for line in node_lines(found.names, found.inputs):
             echo_row(line)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from pearl_qdrant import records
 from pearl_qdrant.errors import EntityNotFoundError, OptionError, PearlQdrantError
 from pearl_qdrant.integrations.metadata import types_of
-from pearl_qdrant.linking.building import read_entities
+from pearl_qdrant.linking.editing import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.service.settings import LIMITS as OF_SERVICE
 from pearl_qdrant.service.settings import Limit, ServiceSettings

@@ -29,20 +29,13 @@ SAMPLE_NAMES = 100_000
 """Names that the table is computed from. Point ids are hashes, so the first points are a random sample."""
 
 _STEPS = 16  # per unit of IDF, so a byte holds up to 15.9: the natural logarithm of 8 million
-
 _CHUNK = 10_000
-
 FloatArray = npt.NDArray[np.float32]
 
 
 class IdfTable:
-    """Inverse document frequency of hashed features.
-
-    Args:
-        table: (BUCKETS,), IDF in steps of 1/16.
-
-    Raises:
-        ValueError: If the table has another shape or type.
+    """Inverse document frequency of hashed features, (BUCKETS,), in steps of 1/16. Raises ValueError for another shape
+    or type.
     """
 
     def __init__(self, table: npt.NDArray[np.uint8]) -> None:
@@ -73,11 +66,7 @@ class IdfTable:
 
     @classmethod
     def from_text(cls, text: str) -> IdfTable:
-        """Read what `to_text` wrote.
-
-        Raises:
-            ValueError: If the text is not an IDF table.
-        """
+        """Read what `to_text` wrote. Raises ValueError if it is not an IDF table."""
         try:
             # One byte more than the table: a longer one is refused without unpacking all of it.
             unpacker = zlib.decompressobj()
@@ -87,9 +76,8 @@ class IdfTable:
         return cls(np.frombuffer(table, dtype=np.uint8))
 
     def word_frequencies(self, words: Sequence[str]) -> dict[str, float]:
-        """How frequent folded words are in the base, in [0, 1]: 0 for words that no name has, logarithmic above.
-
-        Words share buckets with other features, so a word that no name has may get the value of a rare one.
+        """How frequent folded words are in the base, in [0, 1]: 0 for words that no name has, logarithmic above. Words
+        share buckets with other features, so a word that no name has may get the value of a rare one.
         """
         if not words:
             return {}
@@ -105,11 +93,8 @@ class IdfTable:
 
 
 def top_weighted_features(weighted: SparseRows, n: int) -> SparseRows:
-    """The `n` features of each row with the largest weights; enough for a search, at half the cost.
-
-    Args:
-        weighted: Rows from `IdfTable.weighted`.
-        n: Maximum number of features per row.
+    """The `n` features of each row of `IdfTable.weighted` with the largest weights: enough for a search, at half the
+    cost.
     """
     owner = np.repeat(np.arange(len(weighted)), np.diff(weighted.offsets))
     order = np.lexsort((-weighted.values, owner))  # by row, then by falling weight
@@ -121,30 +106,18 @@ def top_weighted_features(weighted: SparseRows, n: int) -> SparseRows:
 
 @dataclass(frozen=True, slots=True)
 class LexicalScores:
-    """Lexical scores of p pairs of a mention and a name.
+    """Lexical scores of p pairs of a mention and a name."""
 
-    Attributes:
-        cosine: (p,), in [0, 1].
-        mention_coverage, name_coverage: (p,), in [0, 1].
-    """
-
-    cosine: FloatArray
-    mention_coverage: FloatArray
+    cosine: FloatArray  # (p,), in [0, 1]
+    mention_coverage: FloatArray  # (p,), in [0, 1]
     name_coverage: FloatArray
 
 
 def score_pairs(
     mentions: SparseRows, names: SparseRows, pairs: Sequence[tuple[int, int]] | npt.NDArray[np.int64]
 ) -> LexicalScores:
-    """Score pairs of rows.
-
-    Args:
-        mentions: Weighted rows of the mentions.
-        names: Weighted rows of the names.
-        pairs: p pairs of a row of `mentions` and a row of `names`, sorted by mention.
-
-    Returns:
-        p scores; 0 where one side has no features.
+    """The scores of p pairs of a row of the mentions and one of the names, sorted by mention; 0 where one side has no
+    features. Rows are weighted.
     """
     n_pairs = len(pairs)
     if not n_pairs or not len(mentions.indices) or not len(names.indices):

@@ -1,17 +1,29 @@
-"""Keys of names: what an exact lookup compares, from strict to loose.
+"""Keys and parts of names: what an exact lookup compares, from strict to loose, and what a slip leaves as it was.
 
     spelling   the folded name without spaces                "Chicken Pox", "chickenpox", "chicken-pox" -> chickenpox
     variant    words in their normal spelling, no spaces     "tumours of the spine", "Tumor of Spine"   -> tumorofspine
     words      the same words, sorted, without small ones    "diabetes mellitus, type 2", "Type 2 Diabetes Mellitus"
 
-`skeleton` is looser still, and no key: what transliterations of a word have in common.
+`skeleton` is looser still, and no key: what transliterations of a word have in common. A key is stored as one more
+feature of the sparse vector of n-grams, so that a search for it reads one short posting list and finds every name that
+has it, in both stores. Stricter keys weigh more, so that their names come first.
 
-A key is stored as one more feature of the sparse vector of n-grams, so that a search for it reads one short posting
-list and finds every name that has it, in both stores. Stricter keys weigh more, so that their names come first.
+Misspelt mentions are searched by the parts of names that one or two wrong characters leave as they were:
 
-Misspelt mentions are searched by the parts of names (`lexical.parts`) and by keys of strings one edit away
-(`slip_features`): parts miss a swap in the middle of a word, which changes both halves, and those of short names are
-too frequent. So all mentions are searched by the keys of their swaps, and short ones by those of all edits.
+    winchester     10 winch|     10 |ester     10 win|ter     10 win||     10 |ches|     10 ||ter
+
+A name is cut into halves, into its outer thirds, and, if it is long, into thirds; each part goes with the length of the
+name. One edit leaves a half or the outer thirds as they were, two edits leave one of three thirds. A mention is cut as
+names of its own length and of one or two more or fewer characters would be. So the parts of a misspelt name are few and
+rare: of 75,704 names of a general base, 40 share one with a mention, and the right one is among the first 20 for 98 %
+of mentions with one slip and 90 % with two (63,596 names of diseases: 150, 98 % and 94 %). The parts share `BUCKETS`
+features of the sparse vector, beside n-grams and keys: an engine keeps a table of features.
+
+Parts miss a swap in the middle of a word, which changes both halves, and those of short names are too frequent. So all
+mentions are searched by the keys of their swaps, too, and short ones by those of all strings one edit away
+(`slip_features`).
+
+Source of the idea: Li, Deng, Wang and Feng 2011, "PASS-JOIN: a partition-based method for similarity joins".
 """
 
 from __future__ import annotations
@@ -20,17 +32,74 @@ import re
 from collections.abc import Collection, Sequence
 from hashlib import blake2b
 from string import ascii_lowercase
+from zlib import crc32
 
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import FloatArray, SparseRows, UInt32Array, fold_name, folded_rows, with_latin
-from pearl_qdrant.lexical.parts import MAX_LETTERS, WEIGHT, mention_parts, part_rows
-from pearl_qdrant.lexical.spelling_variants import variant_words
+from pearl_qdrant.lexical.words import variant_words
+
+BUCKETS = 1 << 20  # different features of parts
+FIRST = (1 << 32) - BUCKETS  # the first of them: the highest numbers of 32 bits
+WEIGHT = 0.25  # stored value: a part counts for less than an n-gram in any other search
+MAX_LETTERS = 64  # letters of a spelling key that are cut; what a longer one has in common is found by n-grams
+LEAST_LETTERS, OUTER_LETTERS, THIRDS_LETTERS = 4, 6, 9  # letters from which a name has halves, outer thirds, and thirds
+
+
+def part_rows(spellings: Sequence[str]) -> SparseRows:
+    """Sparse vectors of the parts of names, as they are stored, by their spelling keys; empty ones for short and very
+    long names.
+    """
+    found = [sorted(_of_name(spelling)) for spelling in spellings]
+    indices = np.array([one for parts in found for one in parts], np.uint32)
+    offsets = np.concatenate(([0], np.cumsum([len(parts) for parts in found], dtype=np.int64))).astype(np.int64)
+    return SparseRows(indices, np.full(len(indices), WEIGHT, np.float32), offsets)
+
+
+def _of_name(key: str) -> set[int]:
+    n = len(key)
+    if not LEAST_LETTERS <= n <= MAX_LETTERS:
+        return set()
+    found = {_feature(f"{n} {key[: n // 2]}|"), _feature(f"{n} |{key[n // 2 :]}")}
+    third = n // 3
+    if n >= OUTER_LETTERS:
+        found.add(_feature(f"{n} {key[:third]}|{key[-third:]}"))
+    if n >= THIRDS_LETTERS:
+        found.add(_feature(f"{n} {key[:third]}||"))
+        found.add(_feature(f"{n} |{key[third:-third]}|"))
+        found.add(_feature(f"{n} ||{key[-third:]}"))
+    return found
+
+
+def mention_parts(key: str) -> set[int]:
+    """Features of the parts that names have which differ from the spelling key of a mention by one or two edits."""
+    found: set[int] = set()
+    edits = 2 if len(key) >= THIRDS_LETTERS else 1
+    if not LEAST_LETTERS - 1 <= len(key) <= MAX_LETTERS + edits:
+        return found
+    for n in range(max(LEAST_LETTERS, len(key) - edits), min(MAX_LETTERS, len(key) + edits) + 1):
+        third, last = n // 3, n - n // 2
+        found.add(_feature(f"{n} {key[: n // 2]}|"))
+        found.add(_feature(f"{n} |{key[-last:]}"))
+        if n >= OUTER_LETTERS:
+            found.add(_feature(f"{n} {key[:third]}|{key[-third:]}"))
+        if n >= THIRDS_LETTERS:
+            found.add(_feature(f"{n} {key[:third]}||"))
+            found.add(_feature(f"{n} ||{key[-third:]}"))
+            for shift in range(-edits, edits + 1):
+                start, end = third + shift, n - third + shift
+                if start >= 0:
+                    found.add(_feature(f"{n} |{key[start:end]}|"))
+    return found
+
+
+def _feature(part: str) -> int:
+    """The number of a part; the same in every process and release."""
+    return FIRST | (crc32(part.encode("utf-8", "surrogatepass")) & (BUCKETS - 1))
+
 
 _TWO_NUMBERS = re.compile("[0-9] [0-9]")
-
-WEIGHTS = (4.0, 2.0, 1.0)
-"""Stored values of the keys: spelling, variant, words."""
+WEIGHTS = (4.0, 2.0, 1.0)  # stored values of the keys: spelling, variant, words
 
 SMALL_WORDS = frozenset(
     "of in for to on at by with from de la le el du des der die das von van und et y "
@@ -67,15 +136,7 @@ def name_keys(folded: str) -> tuple[str, str, str]:
 
 
 def key_rows(keys: Sequence[tuple[str, str, str]], weights: Sequence[float] = (1.0, 1.0, 1.0)) -> SparseRows:
-    """Sparse vectors of the keys alone, for a search.
-
-    Args:
-        keys: Of n names, by `name_keys`.
-        weights: Values of the three keys.
-
-    Returns:
-        n rows of at most three features; empty rows for names without letters and digits.
-    """
+    """Sparse vectors of the keys of names alone, for a search; empty rows for names without letters and digits."""
     indices, values, offsets = [], [], [0]
     for of_name in keys:
         if of_name[0]:
@@ -88,13 +149,8 @@ def key_rows(keys: Sequence[tuple[str, str, str]], weights: Sequence[float] = (1
 
 
 def stored_rows(names: Sequence[str]) -> SparseRows:
-    """What a store keeps of names: n-grams, also in Latin letters (`latin`), keys and parts (`parts.part_rows`).
-
-    Args:
-        names: n strings of any Unicode.
-
-    Returns:
-        n rows; the values of n-grams have unit length, keys and parts come on top.
+    """What a store keeps of names: n-grams, also in Latin letters (`latin`), keys and parts (`part_rows`). The values
+    of n-grams have unit length, keys and parts come on top.
     """
     folded = [fold_name(name) for name in names]
     keys = [name_keys(name) for name in folded]
@@ -151,23 +207,16 @@ def skeleton(folded: str) -> str:
     return _TWICE.sub(r"\1", _SOFT.sub("s", folded).translate(_SOUNDS))
 
 
-LEAST_LETTERS = 3
-"""Letters from which a mention is searched by edits."""
-
-SHORT_LETTERS = 8
-"""Letters up to which all edits are searched; they have about 54 for each letter."""
-
-KEY_WEIGHT = 1.0
-"""A name that is one edit away comes before those that only share parts."""
+LEAST_EDIT_LETTERS = 3  # letters from which a mention is searched by edits
+SHORT_LETTERS = 8  # letters up to which all edits are searched; they have about 54 for each letter
+KEY_WEIGHT = 1.0  # a name that is one edit away comes before those that only share parts
 
 
 def slip_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
-    """Indices, ascending, and values of the features of names that are one or two edits away; both empty for long ones.
-
-    Args:
-        spelling: Spelling key of the mention (`keys.spelling_key`).
+    """Indices, ascending, and values of the features of names that are one or two edits away from a spelling key; both
+    empty for long ones.
     """
-    is_cut = LEAST_LETTERS <= len(spelling) <= MAX_LETTERS
+    is_cut = LEAST_EDIT_LETTERS <= len(spelling) <= MAX_LETTERS
     keys = spelling_features(_one_edit_away(spelling) if is_cut else ())
     # Keys come first: where one is also the feature of a part, its value counts.
     indices, first = np.unique(np.append(keys, np.array([*mention_parts(spelling)], np.uint32)), return_index=True)

@@ -25,11 +25,10 @@ import numpy.typing as npt
 from anyascii import anyascii
 
 VERSION = 6
-"""Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`, `parts.py`). A
+"""Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`). A
 collection of another one has to be ingested again."""
 
 N = 3
-
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon phi"
 _GREEK_LETTERS = {0x3B1 + i + (i > 16): name for i, name in enumerate([*_GREEK.split(), "chi", "psi", "omega"])}
 _SYMBOLS = re.compile("(?<![\u03b1-\u03c9])[\u03b1-\u03c9]{1,3}(?![\u03b1-\u03c9])")
@@ -60,7 +59,6 @@ _MARKED = re.compile("[\u0900-\u1aaf\u3099\u309a\ua800-\uabff\U00011000-\U00011f
 
 _LONG = 256  # characters; up to this length, sorting a run of combining marks takes no noticeable time
 _MARKS = 16
-
 _WORD = re.compile(r"[^\W\d_]+|\d+")
 _POSSESSIVE = re.compile(r"['\u2019](?=s\b)")
 
@@ -79,17 +77,11 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SparseRows:
-    """Sparse vectors in one flat array each of indices and values (compressed sparse rows).
+    """Sparse vectors in one flat array each of indices and values (compressed sparse rows)."""
 
-    Attributes:
-        indices: (nnz,), ascending and distinct within each row.
-        values: (nnz,), > 0.
-        offsets: (n + 1,); row i is `indices[offsets[i]:offsets[i + 1]]`. The row of a name without letters and digits
-            is empty.
-    """
-
-    indices: UInt32Array
-    values: FloatArray
+    indices: UInt32Array  # (nnz,), ascending and distinct within each row
+    values: FloatArray  # (nnz,), > 0
+    # (n + 1,); row i is `indices[offsets[i]:offsets[i + 1]]`. The row of a name without letters and digits is empty.
     offsets: IntArray
 
     def __len__(self) -> int:
@@ -182,7 +174,6 @@ def _read_signs(text: str) -> str:
 
 def _is_letter(character: str) -> bool:
     """Whether a character is a mark that makes another letter: a vowel in Indic scripts and Thai, the voice in Kana.
-
     The dot of Indic scripts (nukta) is often left out, and is none.
     """
     is_mark = unicodedata.category(character) in ("Mn", "Mc") and unicodedata.combining(character) != 7
@@ -190,9 +181,8 @@ def _is_letter(character: str) -> bool:
 
 
 def _with_short_runs(text: str) -> str:
-    """A long text with at most `_MARKS` combining marks in a row.
-
-    Unicode normalisation sorts each run of marks, in time quadratic in its length; a hostile name could take minutes.
+    """A long text with at most `_MARKS` combining marks in a row. Unicode normalisation sorts each run of marks, in
+    time quadratic in its length; a hostile name could take minutes.
     """
     kept, run = [], 0
     for character in text:
@@ -212,14 +202,7 @@ def _number(word: str, before: str) -> str:
 
 
 def ngram_rows(names: Sequence[str]) -> SparseRows:
-    """Sparse vectors of names.
-
-    Args:
-        names: n strings of any Unicode, including lone surrogates.
-
-    Returns:
-        n rows of unit length; empty rows for names without letters and digits.
-    """
+    """Sparse vectors of names, of unit length; empty rows for names without letters and digits."""
     return folded_rows([fold_name(name) for name in names])
 
 
@@ -294,9 +277,7 @@ def _hash(values: npt.NDArray[np.uint64]) -> IntArray:
     return hashes
 
 
-LONGEST = 10_000
-"""Letters that are kept: one character of Chinese has up to six, and no mention has more of its own."""
-
+LONGEST = 10_000  # letters that are kept: one character of Chinese has up to six, and no mention has more of its own
 _CACHED = 500  # characters; of longer strings, a thousand would fill many MB
 
 

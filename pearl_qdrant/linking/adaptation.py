@@ -18,7 +18,7 @@ Sunter 1969 as record linkage uses it (Winkler 1988), over calibrated probabilit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha1
 from itertools import islice
@@ -33,61 +33,37 @@ from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration
 from pearl_qdrant.linking.ranking.scored import ScoredMention
-from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.reading_linker import ReadingLinker
 
-FEWEST = 200
-"""Distinct mentions that an adaptation needs."""
-
-FEWEST_UNDECIDED = 100
-"""Of them, such that no rule decides; with fewer there is nothing to adapt."""
-
-MOST = 20_000
-"""Distinct mentions that are read; more say no more."""
-
-OWN_NAMES = 300
-"""Names of the base that are asked without their entity."""
-
-READ = 20_000
-"""Points of a collection among which these names are chosen."""
-
-LOWEST, HIGHEST = -2.0, 0.1
-"""What may be added to the logit of NIL."""
-
-_CUTS = (-1.0, 0.25)
-"""Where a first candidate may be as probably right as not, as x of the default."""
+FEWEST = 200  # distinct mentions that an adaptation needs
+FEWEST_UNDECIDED = 100  # of them, such that no rule decides; with fewer there is nothing to adapt
+MOST = 20_000  # distinct mentions that are read; more say no more
+OWN_NAMES = 300  # names of the base that are asked without their entity
+READ = 20_000  # points of a collection among which these names are chosen
+LOWEST, HIGHEST = -2.0, 0.1  # what may be added to the logit of NIL
+_CUTS = (-1.0, 0.25)  # where a first candidate may be as probably right as not, as x of the default
 _SLOPES = (0.8, 1.5)
 _WRONG_SPREADS = (0.8, 1.6)
-_RIGHT_MEAN, _RIGHT_SPREAD = 2.0, 1.2
-"""Centres of the priors of the right first candidates."""
+_RIGHT_MEAN, _RIGHT_SPREAD = 2.0, 1.2  # centres of the priors of the right first candidates
 _MEAN_WEIGHT, _SPREAD_WEIGHT, _SHARE_WEIGHT = 30.0, 300.0, 0.3
 """How many mentions the priors count as; that of the share as a part of the mentions."""
 _ROUNDS = 200
-
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """What a list of mentions says of itself.
+    """What a list of mentions says of itself."""
 
-    Attributes:
-        nil_bias: Added to the logit of NIL: pass it as `LinkOptions.nil_bias`. Below 0 more is linked.
-        mentions: Distinct mentions that were read.
-        nil_share: Share of them that is expected to have no right candidate, in [0, 1].
-        precision: Share of the links that is expected to be right, in [0, 1]; NaN without links.
-        linked_before, linked: Share of them that is linked without and with the bias.
-    """
-
-    nil_bias: float
-    mentions: int
-    nil_share: float
-    precision: float
-    linked_before: float
-    linked: float
+    nil_bias: float  # added to the logit of NIL: pass it as `LinkOptions.nil_bias`. Below 0 more is linked.
+    mentions: int  # distinct mentions that were read
+    nil_share: float  # share of them that is expected to have no right candidate, in [0, 1]
+    precision: float  # share of the links that is expected to be right, in [0, 1]; NaN without links
+    linked_before: float  # share of them that is linked without the bias
+    linked: float  # and with it
 
     def __str__(self) -> str:
         if math.isnan(self.precision):
@@ -100,17 +76,9 @@ class Adaptation:
 
 
 def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions | None = None) -> Adaptation:
-    """Estimate how much of a list of mentions is in the base; `EntityLinker.adapt` calls this.
-
-    The result does not depend on the order of the mentions, nor on how often one is there.
-
-    Args:
-        linker: An open linker.
-        mentions: The strings of one source; at least `FEWEST` distinct ones, of which `MOST` are read.
-        options: As for `link`.
-
-    Raises:
-        CalibrationError: If there are fewer.
+    """Estimate how much of a list of mentions is in the base; `EntityLinker.adapt` calls this. The result does not
+    depend on the order of the mentions, nor on how often one is there. Raises CalibrationError if there are fewer than
+    `FEWEST` distinct ones.
     """
     chosen = options or LinkOptions()
     distinct = {clean_mention(mention): None for mention in mentions}
@@ -123,7 +91,8 @@ def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions |
             f"--pairs).",
             option="adapt",
         )
-    names = list(islice(_own_names(linker.collections), OWN_NAMES))
+    points = [p for collection in linker.collections for p in islice(collection.scroll(), READ) if p.is_canonical]
+    names = sorted(points, key=lambda point: _order(point.name + point.entity_id))[:OWN_NAMES]
     keys = [fold_name(point.name) for point in names]
 
     def is_own(number: int, point: NamePoint) -> bool:
@@ -159,22 +128,11 @@ def _order(text: str) -> bytes:
     return sha1(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
 
 
-def _own_names(collections: Sequence[Collection]) -> Iterator[NamePoint]:
-    """Canonical names of the collections, in a fixed order, of the first points of each."""
-    points = [p for collection in collections for p in islice(collection.scroll(), READ) if p.is_canonical]
-    yield from sorted(points, key=lambda point: _order(point.name + point.entity_id))
-
-
 class _Scores(NamedTuple):
-    """First candidates that no rule decides, (n,) each.
+    """First candidates that no rule decides, (n,) each."""
 
-    Attributes:
-        share: Share of the first candidate among all.
-        logit: Logit of the candidates together against NIL.
-    """
-
-    share: FloatArray
-    logit: FloatArray
+    share: FloatArray  # share of the first candidate among all
+    logit: FloatArray  # logit of the candidates together against NIL
 
     @classmethod
     def of(cls, scored: Iterable[ScoredMention], calibration: Calibration) -> _Scores:
@@ -205,12 +163,7 @@ def _logistic(x: FloatArray) -> FloatArray:
 
 
 def _expected_right(x: FloatArray, absent: FloatArray) -> float:
-    """How many first candidates are expected to be right.
-
-    Args:
-        x: Log odds of the first candidates of the mentions, (n,).
-        absent: Those of names whose entity is taken out, (m,).
-    """
+    """How many first candidates are expected to be right: by their log odds, (n,), and those of absent names, (m,)."""
     n = len(x)
     wrong = float(np.median(absent))
     wrong_spread = float(np.clip(1.4826 * np.median(np.abs(absent - wrong)), *_WRONG_SPREADS))

@@ -23,23 +23,22 @@ from pearl_qdrant.encoder.protocol import Encoded, type_marginals
 from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features, spelling_key
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, join_rows, latin
-from pearl_qdrant.lexical.spelling_variants import variant_word
+from pearl_qdrant.lexical.words import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.edit_features import (
+from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.scoring import score_names
+from pearl_qdrant.linking.ranking.string_features import (
     TWO_EDIT_LETTERS,
     edit_similarity,
     is_probably_slip,
     is_two_edits_away,
 )
-from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
-from pearl_qdrant.linking.ranking.scoring import score_names
 from pearl_qdrant.store.hybrid import KEY_LIMITS
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsMatch, SlipQuery
 
-QUERY_FEATURES = 8
-"""N-grams per search query: those with the largest weights. All would take three times as long."""
+QUERY_FEATURES = 8  # n-grams per search query: those with the largest weights. All would take three times as long.
 
 MORE = 10
 """Entities beyond the limit that are ranked where none has the mention's own name, as it stands or but for a slip. The
@@ -54,32 +53,21 @@ MAX_SAME_NAME = 10_000
 
 @dataclass(frozen=True, slots=True)
 class SearchTarget:
-    """A collection to search.
+    """A collection to search."""
 
-    Attributes:
-        collection: An open collection.
-        idf: Rarity of n-grams in it.
-    """
-
-    collection: Collection
-    idf: IdfTable
+    collection: Collection  # an open collection
+    idf: IdfTable  # rarity of n-grams in it
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The strings of m mentions, prepared for a search.
+    """The strings of m mentions, prepared for a search."""
 
-    Attributes:
-        mentions, folded: m cleaned strings, and their folded forms.
-        spellings, words: Their keys of spelling and of sorted words (`lexical.keys`).
-        keys: Their keys, m rows.
-    """
-
-    mentions: Sequence[str]
-    folded: Sequence[str]
-    spellings: Sequence[str]
-    words: Sequence[str]
-    keys: SparseRows
+    mentions: Sequence[str]  # m cleaned strings
+    folded: Sequence[str]  # their folded forms
+    spellings: Sequence[str]  # their keys of spelling (`lexical.keys`)
+    words: Sequence[str]  # and of sorted words
+    keys: SparseRows  # their keys, m rows
 
     @classmethod
     def of(cls, mentions: Sequence[str], keyless: Container[str] = ()) -> Queries:
@@ -123,16 +111,8 @@ def find_candidates(
     exclude: Exclude | None = None,
     keyless: Container[str] = (),
 ) -> list[ScoredMention]:
-    """Entities for each mention, best first.
-
-    Args:
-        targets: The collections to search.
-        mentions: m cleaned strings.
-        encoded: Their vectors and types, m rows, by the model that encoded the collections.
-        link_query: Types and limits of the search.
-        scorer: Scores the candidates.
-        exclude: Names to exclude, by the number of the mention.
-        keyless: Mentions of which no name has a key, as `find_by_name` says; they are not searched by keys again.
+    """Entities for each of m cleaned mentions, best first. The encoder of the collections made their vectors and types.
+    `keyless` are mentions of which no name has a key, as `find_by_name` says; they are not searched by keys again.
     """
     queries = Queries.of(mentions, keyless)
     folded, spellings, names_folded = queries.folded, queries.spellings, _Folded()
@@ -170,15 +150,8 @@ def find_by_name(
     targets: Sequence[SearchTarget], mentions: Sequence[str], dim: int, link_query: LinkQuery, scorer: Scorer
 ) -> tuple[dict[str, ScoredMention], set[str]]:
     """Those of some mentions that are names, with the entities of that name: no vector is made or searched. And those
-    of which no name has a key.
-
-    The rule for exact names decides as it does in `find_candidates`, where other candidates have no share.
-
-    Args:
-        targets: The collections to search.
-        mentions: Cleaned strings.
-        dim: Width of the collections' vectors.
-        link_query, scorer: As for `find_candidates`.
+    of which no name has a key. The rule for exact names decides as in `find_candidates`, where other candidates have no
+    share. `dim` is the width of the collections' vectors.
     """
     queries = Queries.of(mentions)
     most = KEY_LIMITS * link_query.limit
@@ -297,15 +270,10 @@ def _n_entities(names: Iterable[MatchedName]) -> int:
 
 
 def _set_string_scores(
-    idf: IdfTable,
-    queries: Queries,
-    mentions: SparseRows,
-    found: Sequence[Sequence[MatchedName]],
-    names_folded: _Folded,
+    idf: IdfTable, queries: Queries, mentions: SparseRows, found: Sequence[Sequence[MatchedName]], names_folded: _Folded
 ) -> None:
-    """Set the scores of all found names that compare strings; the n-grams of equal names are computed once.
-
-    A name in the mention's script is compared as both are written, another one with both in Latin letters.
+    """Set the scores of all found names that compare strings; the n-grams of equal names are computed once. A name in
+    the mention's script is compared as both are written, another one with both in Latin letters.
     """
     not_latin = [i for i, one in enumerate(queries.folded) if not one.isascii()]
     others = {i: len(mentions) + at for at, i in enumerate(not_latin)}  # rows of their n-grams as they are written

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, TypeVar
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionMovedError, InvalidEntityError
-from pearl_qdrant.linking.building import MEMORY, EntitySource, TemporaryStore, build_collection, read_entities
-from pearl_qdrant.linking.editing import EntityBatches, add_entities, delete_entities
+from pearl_qdrant.linking.editing import (
+    MEMORY,
+    EntityBatches,
+    EntitySource,
+    TemporaryStore,
+    add_entities,
+    build_collection,
+    delete_entities,
+    read_entities,
+)
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
@@ -19,9 +27,9 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.reading_linker import ReadingLinker
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
-from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,9 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_COLLECTION = "entities"
-
-MOST_MOVES = 3
-"""How often an edit is repeated because the collection was moved."""
+MOST_MOVES = 3  # how often an edit is repeated because the collection was moved
 
 
 class EntityLinker(ReadingLinker):
@@ -41,7 +47,7 @@ class EntityLinker(ReadingLinker):
 
     It learns what mentions mean from labelled, accepted and rejected ones; effective at once. Every such call appends
     one batch to the ledger of a collection, which survives updates and a rebuild of the base, and can be undone. Where
-    several collections are open, `collection` names the one that learns.
+    several collections are open, `collection` names the one that learns or is written to; else a ValueError is raised.
     """
 
     @classmethod
@@ -96,16 +102,9 @@ class EntityLinker(ReadingLinker):
     def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
         """Add or replace a few entities, effective at once; returns the number of names written.
 
-        An entity that exists already is replaced with all its names. Load whole bases with `pearl_qdrant.load_base`.
-
-        Args:
-            entities: The entities; if an id repeats, the last one counts.
-            collection: Name of the collection to write to; optional if only one is open.
-
-        Raises:
-            InvalidEntityError: If an item is not an entity, or has an empty id or name; also a ValueError and
-                TypeError.
-            ValueError: If several collections are open and `collection` is missing.
+        An entity that exists already is replaced with all its names; if an id repeats, the last one counts. Load whole
+        bases with `pearl_qdrant.load_base`. Raises InvalidEntityError, also a ValueError and TypeError, if an item is
+        not an entity, or has an empty id or name.
         """
         batches = EntityBatches(entities)
 
@@ -141,7 +140,6 @@ class EntityLinker(ReadingLinker):
 
         Args:
             labelled: A file (`linking.learned.learning`), or pairs of a mention and an entity id, None for no entity.
-            collection: The collection that learns; optional if only one is open.
             source: Where the mentions are from, for the list of batches. Default: the name of the file.
             add_aliases: Add a name to an entity if it meant it at least this often in all that was learned, and more
                 often than anything else. Default: add none.
@@ -155,7 +153,7 @@ class EntityLinker(ReadingLinker):
             FormatError: If the file cannot be read, or a line or mention is not valid. Nothing is learned then.
             LearningError: If an entity id is unknown, nothing is left to learn, or it was learned already.
             StoreError: If it cannot be stored; nothing of it is effective then.
-            ValueError: If several collections are open and `collection` is missing, or `add_aliases` is below 1.
+            ValueError: If `add_aliases` is below 1.
         """
         with self._editing():
             target = self._target(collection)
@@ -171,13 +169,8 @@ class EntityLinker(ReadingLinker):
                 )
 
     def accept(self, mention: str, entity_id: str | None, *, collection: str | None = None) -> LearnedBatch:
-        """Learn that a mention meant an entity, once; None for no entity.
-
-        Raises:
-            EntityNotFoundError: If the collection has no entity of that id.
-            LearningError: If the mention is not valid text.
-            StoreError: If it cannot be stored.
-            ValueError: If several collections are open and `collection` is missing.
+        """Learn that a mention meant an entity, once; None for no entity. Raises EntityNotFoundError if the collection
+        has no entity of that id; LearningError if the mention is not valid text; StoreError if it cannot be stored.
         """
         with self._lifetime.in_edit():
             return self.state.learned.learn_one(self._target(collection), mention, entity_id, "accept")
@@ -191,11 +184,7 @@ class EntityLinker(ReadingLinker):
             return self.state.learned.learn_one(self._target(collection), mention, entity_id, "reject")
 
     def learned_batches(self, collection: str | None = None) -> tuple[LearnedBatch, ...]:
-        """What a collection learned, by number; undone batches are not effective.
-
-        Raises:
-            ValueError: If several collections are open and `collection` is missing.
-        """
+        """What a collection learned, by number; undone batches are not effective."""
         with self._lifetime.in_use():
             return self.state.learned.batches(self._target(collection))
 
@@ -203,12 +192,8 @@ class EntityLinker(ReadingLinker):
         """Undo a batch by its number, or by its key where two have one number. Returns the undo, a batch itself.
 
         The names that it added are removed, unless the base has them itself by now. Undoing an undo makes the batch
-        count again.
-
-        Raises:
-            LearningError: If there is no such batch, or it is undone already.
-            StoreError: If it cannot be stored.
-            ValueError: If several collections are open and `collection` is missing.
+        count again. Raises LearningError if there is no such batch, or it is undone already; StoreError if it cannot be
+        stored.
         """
         with self._editing():
             target = self._target(collection)

@@ -14,35 +14,36 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
-from pearl_qdrant.linking.collection_statistics import CollectionStatistics
-from pearl_qdrant.linking.entity_ids import find_by_id, looks_like_id
-from pearl_qdrant.linking.mentions import clean_mention, take
+from pearl_qdrant.linking.mentions import clean_mention, find_by_id, looks_like_id, take
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.mention_cache import MentionCache, is_same_state, pack, unpack
 from pearl_qdrant.linking.ranking.model import RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scored import LinkQuery, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.scored import (
+    LinkQuery,
+    MentionCache,
+    ScoredMention,
+    Scorer,
+    is_same_state,
+    pack,
+    unpack,
+)
 from pearl_qdrant.linking.ranking.scoring import put_first, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
 
-BATCH = 1024
-"""Mentions encoded together; fewer where they are long."""
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.state import CollectionStatistics
 
-REMOTE_BATCH = 512
-"""The same for collections on a server, where encoding and searching overlap."""
-
-SEARCH_BATCH = 128
-"""Mentions searched and scored together; their candidates take a few MB."""
-
-REMOTE_SEARCHES = 4
-"""Slices of a batch that are searched at the same time on a server."""
+BATCH = 1024  # mentions encoded together; fewer where they are long
+REMOTE_BATCH = 512  # the same for collections on a server, where encoding and searching overlap
+SEARCH_BATCH = 128  # mentions searched and scored together; their candidates take a few MB
+REMOTE_SEARCHES = 4  # slices of a batch that are searched at the same time on a server
 
 
 S = TypeVar("S")
@@ -53,44 +54,26 @@ _LEAST_SLOPE = 0.7
 
 
 class _Prepared(NamedTuple):
-    """What is known of the mentions of a batch before it is searched.
+    """What is known of the mentions of a batch before it is searched."""
 
-    Attributes:
-        state: Of the collections, as `CollectionStatistics.state` gives it.
-        known: Packed answers of earlier batches, by text.
-        own: Answers for names of the base, by text.
-        keyless: Texts of which no name of the base has a key.
-        texts: What is searched, in order: the other distinct texts; all texts if names are excluded.
-        encoded: Vectors and types of these.
-    """
-
-    state: tuple[object, ...] | None
-    known: dict[str, bytes]
-    own: dict[str, ScoredMention]
-    keyless: set[str]
-    texts: Sequence[str]
-    encoded: Encoded
+    state: tuple[object, ...] | None  # of the collections, as `CollectionStatistics.state` gives it
+    known: dict[str, bytes]  # packed answers of earlier batches, by text
+    own: dict[str, ScoredMention]  # answers for names of the base, by text
+    keyless: set[str]  # texts of which no name of the base has a key
+    texts: Sequence[str]  # what is searched, in order: the other distinct texts; all texts if names are excluded.
+    encoded: Encoded  # vectors and types of these
 
 
 @dataclass(frozen=True, slots=True)
 class MentionStream:
-    """The parts that score mentions. Safe to use from several threads.
+    """The parts that score mentions. Safe to use from several threads."""
 
-    Attributes:
-        encoder: The model that encoded the collections.
-        statistics: The collections and their statistics.
-        model: Coefficients of the ranking.
-        baseline: Mean cosine of unrelated names with this encoder.
-        reranker: Scores the best candidates a second time, or None.
-        cache: What was found for mentions that may come again.
-    """
-
-    encoder: Encoder
-    statistics: CollectionStatistics
-    model: RankingModel
-    baseline: float
-    reranker: Reranker | None
-    cache: MentionCache = field(default_factory=MentionCache)
+    encoder: Encoder  # the model that encoded the collections
+    statistics: CollectionStatistics  # the collections and their statistics
+    model: RankingModel  # coefficients of the ranking
+    baseline: float  # mean cosine of unrelated names with this encoder
+    reranker: Reranker | None  # scores the best candidates a second time, or None
+    cache: MentionCache = field(default_factory=MentionCache)  # what was found for mentions that may come again
 
     def link_query(self, options: LinkOptions) -> LinkQuery:
         """The search that these options describe; it covers at least `DEFAULT_LIMIT` entities. Raises UnknownTypeError
@@ -111,13 +94,9 @@ class MentionStream:
     ) -> Iterator[ScoredMention]:
         """Yield mentions with their scored candidates, in order; reads at most `BATCH` ahead, or 2 x `REMOTE_BATCH`.
 
-        Each distinct mention of a batch is searched once, unless names are excluded by the number of the mention.
-
-        Args:
-            mentions: Strings; other objects are accepted and find nothing.
-            link_query: With `names_first`, what is a name of the base is looked up, and has no other candidates.
-            exclude: Names to exclude, by the number of the mention.
-            check: Called before each search; raises to stop the stream, as when the linker was closed.
+        Each distinct mention of a batch is searched once, unless names are excluded by the number of the mention. What
+        is no text finds nothing. With `names_first`, what is a name of the base is looked up, and has no other
+        candidates. `check` is called before each search, and raises to stop the stream, as when the linker was closed.
         """
         done = 0
         prepare = partial(self._prepare, link_query, are_distinct=exclude is None)
@@ -138,11 +117,8 @@ class MentionStream:
     def score_for_links(
         self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, slope: float
     ) -> Iterator[ScoredMention]:
-        """`score` with the entities of that name alone where a mention is a name, without encoding it.
-
-        Args:
-            mentions, link_query, check: As for `score`.
-            slope: Of the calibration: with a low one, other candidates take a part of the probability of a name.
+        """`score` with the entities of that name alone where a mention is a name, without encoding it. With a low slope
+        of the calibration, other candidates take a part of the probability of a name.
         """
         names_first = replace(link_query, names_first=slope >= _LEAST_SLOPE)
         yield from map(of_own_name, self.score(mentions, names_first, None, check))
@@ -177,11 +153,7 @@ class MentionStream:
         return _Prepared(state, known, own, keyless, others, self.encoder.encode(others))
 
     def _answers(
-        self,
-        cleaned: Sequence[str],
-        prepared: _Prepared,
-        searched: Iterator[ScoredMention],
-        link_query: LinkQuery,
+        self, cleaned: Sequence[str], prepared: _Prepared, searched: Iterator[ScoredMention], link_query: LinkQuery
     ) -> Iterator[ScoredMention]:
         """The answers of a batch in order, up to a slice before which the collections were edited."""
         state, packed, own = prepared.state, prepared.known, prepared.own
@@ -266,14 +238,9 @@ def prepare_ahead(
 ) -> Iterator[tuple[list[str], list[str], T]]:
     """Yield batches of at most `n` mentions (as given, cleaned, prepared), preparing one batch ahead in a thread.
 
-    The mentions are read in the caller's thread, because an iterator such as a database cursor may be bound to it.
-    A single batch is prepared there too: a thread would only cost time.
-
-    Args:
-        prepare: Encodes cleaned mentions, for example; called by one thread at a time.
-        mentions: Read at most two batches ahead of the caller.
-        n: Mentions per batch.
-        check: Called before each batch is yielded; raises to stop.
+    The mentions are read in the caller's thread, because an iterator such as a database cursor may be bound to it; at
+    most two batches ahead. A single batch is prepared there too: a thread would only cost time. `check` is called
+    before each batch is yielded, and raises to stop.
     """
     batch, following = take(mentions, n), take(mentions, n)
     cleaned = [clean_mention(mention) for mention in batch]

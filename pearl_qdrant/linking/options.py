@@ -67,10 +67,9 @@ class LinkOptions:
             raise ValueError(f"nil_bias is a finite number, not {self.nil_bias}")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit must be at least 1, not {self.limit}")
-        if self.type_mode not in ("hard", "soft", "off"):
-            raise ValueError(f"type_mode is 'hard', 'soft' or 'off', not {self.type_mode!r}")
+        _check("type_mode", self.type_mode, TypeMode)
         check_threshold(self.threshold)
-        _check_on_tie(self.on_tie)
+        _check("on_tie", self.on_tie, OnTie)
 
     @property
     def most_candidates(self) -> int:
@@ -140,13 +139,11 @@ class AnnotateOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_tuple(self.types))
         check_threshold(self.threshold)
-        _check_on_tie(self.on_tie)
-        if self.common_words not in ("skip", "capitalised", "all"):
-            raise ValueError(f"common_words is 'skip', 'capitalised' or 'all', not {self.common_words!r}")
-        if self.markup not in (None, "html", "markdown"):
-            raise ValueError(f"markup is 'html' or 'markdown', not {self.markup!r}")
-        if self.offsets not in ("characters", "utf-16"):
-            raise ValueError(f"offsets is 'characters' or 'utf-16', not {self.offsets!r}")
+        _check("on_tie", self.on_tie, OnTie)
+        _check("common_words", self.common_words, CommonWords)
+        if self.markup is not None:
+            _check("markup", self.markup, Markup)
+        _check("offsets", self.offsets, OffsetUnit)
         if self.label_types and self.document:
             raise ValueError("label_types is not for document=True, which links the mentions to `types`")
         wanted = (self.assertions,) if isinstance(self.assertions, str) else tuple(self.assertions)
@@ -197,6 +194,8 @@ def check_threshold(threshold: float | None) -> None:
         raise ValueError(f"threshold is a probability in [0, 1], not {threshold}")
 
 
-def _check_on_tie(on_tie: str) -> None:
-    if on_tie not in ("canonical", "null", "first"):
-        raise ValueError(f"on_tie is 'canonical', 'null' or 'first', not {on_tie!r}")
+def _check(name: str, value: str, kind: object) -> None:
+    """Raise a ValueError unless the value of an option is one of a `Literal`."""
+    *others, last = map(repr, get_args(kind))
+    if value not in get_args(kind):
+        raise ValueError(f"{name} is {', '.join(others)} or {last}, not {value!r}")

@@ -22,21 +22,13 @@ from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.linking.state import Lifetime, LinkerState, encoder_of
-from pearl_qdrant.linking.workers.pool import (
-    CHARACTERS_A_MENTION,
-    Workers,
-    annotate_job,
-    characters_of,
-    has_long,
-    link_job,
-)
+from pearl_qdrant.linking.workers import CHARACTERS_A_MENTION, Workers, annotate_job, characters_of, has_long, link_job
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.administration import check_complete
 from pearl_qdrant.store.open import open_default_store
-from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import check_complete
+from pearl_qdrant.store.schema import Manifest, entity_from_points
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -46,15 +38,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ASYNC_BATCH = 256
-"""Mentions per thread call of `alink_batch`."""
+ASYNC_BATCH = 256  # mentions per thread call of `alink_batch`
 
 
 class ReadingLinker:
-    """The part of `EntityLinker` that reads. Safe to use from several threads.
-
-    Attributes:
-        state: The open collections and what answers from them; `reload` replaces it.
+    """The part of `EntityLinker` that reads. Safe to use from several threads. Its `state`, which `reload` replaces,
+    has the open collections and what answers from them.
     """
 
     def __init__(
@@ -70,12 +59,10 @@ class ReadingLinker:
         read_only: bool = False,
         encoder_for: Callable[[Manifest], Encoder] | None = None,
     ) -> None:
-        """Build a linker from parts that are already open; `open` builds one from names.
+        """Build a linker from at least one collection of a store, which are open already, and the model that encoded
+        them; `open` builds one from names. The store is closed with the linker.
 
         Args:
-            store: The store of the collections; closed with the linker.
-            collections: At least one open collection.
-            encoder: The model that encoded the collections.
             calibration: By default the calibration stored in the collections. If there is none, or the collections
                 have different ones, the default calibration.
             threshold: Replaces the threshold of the calibration.
@@ -200,15 +187,8 @@ class ReadingLinker:
         Args:
             mention: The string to link.
             options: How to link it; the defaults of `LinkOptions` if None.
-            keywords: Fields of `LinkOptions`; each replaces that field of `options`:
-                types (entity types, native or coarse; empty for all),
-                type_mode ("hard": filter by types, "soft": prefer them, "off": ignore types),
-                limit (maximum number of candidates; None for those that the answer needs, at most 10),
-                threshold (minimum probability; None for the linker's own),
-                on_tie (several entities of one name: "canonical" lets popularity or the canonical name decide, "null"
-                makes the mention NIL, "first" takes the first of them),
-                context (text around the mention; None for none) and
-                languages (only names in these languages, and those without one; empty for all).
+            keywords: Fields of `LinkOptions`, which describes them; each replaces that field of `options`: types,
+                type_mode, limit, threshold, on_tie, context, nil_bias, languages.
 
         Returns:
             The link. For NIL its `entity_id` is None, and `nil_reason` gives the reason.
@@ -236,7 +216,7 @@ class ReadingLinker:
             mentions: The strings to link.
             options: As for `link`.
             workers: Processes that link (embedded store); they start once, and end with the linker. 1: this process
-                alone. Default: one a core from `workers.pool.START_MENTIONS` mentions on, else 1. There are never more
+                alone. Default: one a core from `workers.START_MENTIONS` mentions on, else 1. There are never more
                 than four a core, or than different mentions.
             keywords: As for `link`.
 
@@ -288,13 +268,9 @@ class ReadingLinker:
     ) -> Iterator[ScoredMention]:
         """Candidates of many mentions with features and logits, in order, before any decision.
 
-        Args:
-            mentions: The strings to link.
-            options: As for `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
-                are scored, so that probabilities do not depend on the limit.
-            exclude: Returns whether to exclude a name for the mention with this number. Evaluations hold out
-                names with it.
-            keywords: As for `link`.
+        Options are those of `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
+        are scored, so that probabilities do not depend on the limit. `exclude` returns whether to exclude a name for
+        the mention with this number: evaluations hold out names with it.
         """
         check_are_many(mentions)
         chosen = (options or LinkOptions()).updated(**keywords)
@@ -307,15 +283,9 @@ class ReadingLinker:
     ) -> Adaptation:
         """Estimate, without labels, how much of a list of mentions is in the base.
 
-        Its `nil_bias` is for the links: `linker.link_batch(names, nil_bias=linker.adapt(names).nil_bias)`.
-
-        Args:
-            mentions: The strings of one source, at least 200 distinct ones; their order does not matter.
-            options: As for `link`.
-            keywords: As for `link`.
-
-        Raises:
-            CalibrationError: If there are fewer distinct mentions.
+        Its `nil_bias` is for the links: `linker.link_batch(names, nil_bias=linker.adapt(names).nil_bias)`. The mentions
+        are the strings of one source, in any order; options are those of `link`. Raises CalibrationError if there are
+        fewer than 200 distinct ones.
         """
         from pearl_qdrant.linking.adaptation import adapt
 
@@ -481,13 +451,9 @@ class ReadingLinker:
         """Open the collections again if there is a newer state; returns whether there was one.
 
         Collections on a server are always read again: their manifests, statistics and learned names. Links that are
-        being made meanwhile are of the older state or of the newer one.
-
-        Raises:
-            CollectionNotFoundError: If a collection does not exist any more; the linker keeps its state.
-            ModelMismatchError: If another model encoded it since, and this linker was opened with a model of its own;
-                as before.
-            StoreError: If it cannot be opened; as before.
+        being made meanwhile are of the older state or of the newer one. After an error the linker keeps its state.
+        Raises CollectionNotFoundError if a collection does not exist any more; ModelMismatchError if another model
+        encoded it since, and this linker was opened with a model of its own; StoreError if it cannot be opened.
         """
         with self._lifetime.in_use(), self._lifetime.reloading:
             newer = [collection.is_outdated or collection.is_remote for collection in self.state.collections]

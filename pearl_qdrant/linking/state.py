@@ -1,49 +1,50 @@
-"""The open collections of a linker in one state, with the calibration that they have stored, and the answers from them.
+"""The open collections of a linker in one state, with their statistics and calibration, and the answers from them.
 
-A newer state replaces it as a whole. `Lifetime` says whether the linker is still open.
+Statistics (rarity of n-grams, number of names, types, how names are written) are computed on first use, and again after
+an edit. So a linker answers after `add` and `delete` exactly as one that is opened then. A newer state replaces the
+state as a whole. `Lifetime` says whether the linker is still open.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache, partial, wraps
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ReadOnlyError
-from pearl_qdrant.lexical.idf import SAMPLE_NAMES
+from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ManifestError, ReadOnlyError
+from pearl_qdrant.lexical.idf import SAMPLE_NAMES, IdfTable
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.word_rarity import other_spellings
-from pearl_qdrant.linking.candidates import Exclude, word_frequencies
-from pearl_qdrant.linking.collection_statistics import CollectionStatistics
+from pearl_qdrant.lexical.words import other_spellings
+from pearl_qdrant.linking.candidates import Exclude, SearchTarget, word_frequencies
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.model import FloatArray
 from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished
-from pearl_qdrant.linking.mention_detection.name_policy import NameCase, can_be_name, is_as_it_stands
+from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase, can_be_name, is_as_it_stands
 from pearl_qdrant.linking.mention_detection.name_windows import names_in, spelled_in
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
-from pearl_qdrant.linking.ranking.baseline_similarity import baseline_similarity
-from pearl_qdrant.linking.ranking.mention_cache import CACHE_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
-from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.scored import CACHE_BYTES, MentionCache, ScoredMention, baseline_similarity
+from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.store.administration import incomplete_warnings
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
-from pearl_qdrant.store.verify import incomplete_warnings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +56,116 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_ALL_TYPES = 200_000  # more types than any base has; Wikidata has 100,000 classes with at least one item
+
+
+def _kept(compute: Callable[[CollectionStatistics], T]) -> Callable[[CollectionStatistics], T]:
+    """A statistic that is computed on first use and kept until `invalidate`. The lock is held during the computation.
+    So `invalidate` waits for a computation that began before the edit, then discards its result, and no thread can
+    store an outdated value afterwards.
+    """
+
+    @wraps(compute)
+    def kept(statistics: CollectionStatistics) -> T:
+        with statistics.lock:
+            if compute not in statistics.values:
+                statistics.values[compute] = compute(statistics)
+            return cast("T", statistics.values[compute])
+
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTargets:
+    """A snapshot of the collections to search."""
+
+    all: tuple[SearchTarget, ...]  # the collections, each with its IDF table
+    log_size: float  # natural logarithm of the number of names in all of them
+
+
+class CollectionStatistics:
+    """Statistics of a linker's open collections. Safe to use from several threads."""
+
+    def __init__(self, collections: Sequence[Collection]) -> None:
+        self._collections = tuple(collections)
+        self.lock = threading.Lock()
+        self.values: dict[Callable[..., object], object] = {}
+        self._edit = object()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the collections."""
+        return [collection.name for collection in self._collections]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a collection is on a server."""
+        return any(collection.is_remote for collection in self._collections)
+
+    @_kept
+    def targets(self) -> SearchTargets:
+        """The collections to search. Raises ManifestError if the IDF table of a collection is damaged."""
+        targets = tuple(SearchTarget(collection, _idf(collection)) for collection in self._collections)
+        return SearchTargets(targets, math.log(max(1, sum(map(_n_names, self._collections)))))
+
+    @_kept
+    def types(self) -> frozenset[str]:
+        """All types that an entity has: native, coarse and predicted."""
+        counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
+        # Edge still lists types whose points were all deleted, with a count of 0.
+        return frozenset(name for one in counts for values in one.values() for name, n in values.items() if n)
+
+    @_kept
+    def name_case(self) -> NameCase:
+        """How the collections write their names."""
+        return NameCase.of_points(p for c in self._collections for p in islice(c.scroll(), SAMPLE))
+
+    @_kept
+    def _languages(self) -> frozenset[str]:
+        return frozenset(name for one in self._collections for name in one.language_counts())
+
+    def has_type(self, name: str) -> bool:
+        """Whether an entity has this type. Also asks the collections: a server may list only frequent types."""
+        return name in self.types() or any(collection.has_type(name) for collection in self._collections)
+
+    def languages_like(self, languages: Sequence[str]) -> tuple[str, ...]:
+        """Some languages, and those of the names that are one of them with a country or script: `de-at` for `de`."""
+        known = sorted(one for one in self._languages() if re.split("[-_]", one)[0] in languages)
+        return tuple(dict.fromkeys((*languages, *known)))
+
+    def state(self) -> tuple[object, ...] | None:
+        """What changes with each edit of the collections in this process; two states are equal if their items are.
+        Every edit writes the manifest. None if a collection may change without that: on a server, which has other
+        clients, and during a load.
+        """
+        manifests = [collection.manifest for collection in self._collections]
+        if self.is_remote or any(manifest.state != "ready" for manifest in manifests):
+            return None
+        return (self._edit, *manifests)
+
+    def invalidate(self) -> None:
+        """Forget all statistics; call it after each edit."""
+        with self.lock:
+            self._edit = object()
+            self.values.clear()
+
+
+def _n_names(collection: Collection) -> int:
+    """Names in a collection, by its manifest, which edits keep up to date; counted if the load is not complete."""
+    manifest = collection.manifest
+    return manifest.names if manifest.state == "ready" and manifest.names else collection.count()
+
+
+def _idf(collection: Collection) -> IdfTable:
+    """The stored IDF table; computed if there is none, as in a collection that only `add` filled."""
+    text = collection.manifest.ngram_rarity
+    if text is not None:
+        try:
+            return IdfTable.from_text(text)
+        except ValueError as error:
+            raise ManifestError(collection.name, f"its IDF table is damaged ({error})") from error
+    return IdfTable.from_names(point.name for point in collection.scroll())
+
 
 def encoder_of(manifest: Manifest, model: str | None = None, *, device: str) -> Encoder:
     """Load the model that encoded a collection, or another one that the caller names."""
@@ -62,10 +173,8 @@ def encoder_of(manifest: Manifest, model: str | None = None, *, device: str) -> 
 
 
 def calibration_of(stored: LinkCalibration) -> Calibration:
-    """The stored slope, bias and threshold.
-
-    Versions without rules stored thresholds above the probability that exact names have today; `HIGHEST_THRESHOLD`
-    stands for those.
+    """The stored slope, bias and threshold. Versions without rules stored thresholds above the probability that exact
+    names have today; `HIGHEST_THRESHOLD` stands for those.
     """
     return Calibration(stored.slope, stored.nil_bias, min(stored.threshold, HIGHEST_THRESHOLD))
 
@@ -109,25 +218,15 @@ def _typical_vectors(encoder: Encoder) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class LinkerState:
-    """Open collections with all that a linker knows of them. Safe to use from several threads.
+    """Open collections with all that a linker knows of them. Safe to use from several threads."""
 
-    Attributes:
-        collections: The collections; at least one.
-        statistics: Their statistics.
-        stream: Scores mentions.
-        learned: What the collections learned.
-        calibration: Maps logits to probabilities; contains the threshold.
-        warnings: Why answers may be wrong; each link carries them.
-        check: Called before each search; raises to stop, as when the linker was closed.
-    """
-
-    collections: tuple[Collection, ...]
-    statistics: CollectionStatistics
-    stream: MentionStream
-    learned: LearnedNames
-    calibration: Calibration
-    warnings: tuple[str, ...]
-    check: Callable[[], None]
+    collections: tuple[Collection, ...]  # the collections; at least one
+    statistics: CollectionStatistics  # their statistics
+    stream: MentionStream  # scores mentions
+    learned: LearnedNames  # what the collections learned
+    calibration: Calibration  # maps logits to probabilities; contains the threshold
+    warnings: tuple[str, ...]  # why answers may be wrong; each link carries them
+    check: Callable[[], None]  # called before each search; raises to stop, as when the linker was closed
 
     @classmethod
     def of(
@@ -143,12 +242,8 @@ class LinkerState:
         check: Callable[[], None] = lambda: None,
         cache_bytes: int = CACHE_BYTES,
     ) -> LinkerState:
-        """The state of collections as they are now; arguments and errors as for `EntityLinker`.
-
-        Args:
-            location: Their store.
-            check: As the attribute.
-            cache_bytes: Bytes of mentions that are remembered.
+        """The state of collections as they are now; arguments and errors as for `EntityLinker`. `location` is their
+        store, and `cache_bytes` of mentions are remembered.
         """
         for collection in collections:
             collection.manifest.check_model(encoder.info)
@@ -193,7 +288,7 @@ class LinkerState:
         link_query = self.stream.link_query(options)  # raises now, not with the first mention
         if options.context is not None:
             in_context = score_in_context(self, mentions, options.context, options)
-            return (self.decide_in_document(one.scored, one.learned, options) for one in in_context)
+            return (self.decide_in_document(scored, learned, options) for scored, learned in in_context)
         if options.limit is not None or self.stream.reranker is not None:  # candidates are asked for, or reranked
             scored = self.score_batch(mentions, options)
         else:
@@ -211,10 +306,6 @@ class LinkerState:
 
     def _warned(self, link: Link) -> Link:
         return replace(link, warnings=self.warnings) if self.warnings else link
-
-    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None:
-        """What was learned of a mention of a document; None if nothing was."""
-        return self.learned.in_document(scored, self.calibration, options)
 
     def decide_in_document(self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions) -> Link:
         """The link of a mention that its document scored."""
@@ -277,24 +368,16 @@ class LinkerState:
 
 
 class Lifetime:
-    """Guards the uses of an object that another thread may close meanwhile.
-
-    There is no lock: a use that runs while another thread closes may finish, or may fail somewhere in the store. In
-    the second case the guard replaces the store's error with `LinkerClosedError`.
-
-    Args:
-        names: Names of the open collections, for the error.
-        is_read_only: Whether edits are refused.
-
-    Attributes:
-        reloading: Held while the collections are opened again.
+    """Guards the uses of an object that another thread may close meanwhile. There is no lock: a use that runs while
+    another thread closes may finish, or may fail somewhere in the store. In the second case the guard replaces the
+    store's error with `LinkerClosedError`, which names the collections.
     """
 
     def __init__(self, names: Sequence[str], *, is_read_only: bool = False) -> None:
         self._names = list(names)
         self._is_closed = False
         self.is_read_only = is_read_only
-        self.reloading = threading.Lock()
+        self.reloading = threading.Lock()  # held while the collections are opened again
 
     def end(self) -> bool:
         """Mark as closed; returns False if it was closed already."""

@@ -17,19 +17,22 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
-from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
-from pearl_qdrant.resolution.names import CanonicalNames, Forms, free_id, gather, key_of
+from pearl_qdrant.resolution.names import CanonicalNames, Forms, NameRecord, free_id, gather, key_of, read_names
 from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
-from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, read_decisions, read_names
 from pearl_qdrant.resolution.resolution import (
     DEFAULT_BUDGET,
+    Decision,
     Judge,
     Resolution,
+    ResolvedName,
+    ReviewPair,
     apply_judge,
     apply_to_nodes,
     in_order_of_change,
+    read_decisions,
 )
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
@@ -61,7 +64,7 @@ class ResolveOptions:
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
             it has counted the very same names already, they are not counted again.
         decisions: What a person decided, or the file of a review with its column `decision` filled in.
-        judge: A function that decides the pairs for review, in batches (`judging.py`); a language model can do so.
+        judge: A function that decides the pairs for review, in batches; a language model can do so.
         judge_budget: Pairs that it gets, at most.
         judge_cache: File of its answers, by the content of the questions.
 
@@ -128,7 +131,7 @@ def resolve(
     answer than it should.
 
     Args:
-        names: Strings or records, as any iterable; or a file, see `files.read_names`.
+        names: Strings or records, as any iterable; or a file, see `names.read_names`.
         options: A keyword overrides its field.
     """
     asked = replace(options or ResolveOptions(), **keywords)
@@ -270,9 +273,7 @@ class Assignment:
         return found
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
-        """Cluster what has no entity, and return all names with their nodes; the encoder is loaded if there is
-        something to cluster.
-        """
+        """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
         known = self._of_form
         together = self._together_with_entities()
         is_open = (
@@ -414,9 +415,7 @@ class Assignment:
 
 
 def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
-    """Pairs in two nodes that may be one, those whose decision changes most first; of two nodes only their most
-    probable pair.
-    """
+    """Of each two nodes that may be one, the most probable pair; those whose decision changes most first."""
     by_name = {(one.name, one.type): one for one in names}
     given = Counter[str]()
     for one in names:

@@ -21,16 +21,15 @@ from pathlib import Path
 
 import numpy as np
 from multilingual.names import held_out_names, read_entities
-from recipe_tables import read_tsv
+from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import english_words
-from pearl_qdrant.linking.mention_kinds import NamedEntity, rewrites
-from pearl_qdrant.linking.mention_kinds.rewrites import slip
+from pearl_qdrant.lexical.words import english_words, variant_word
+from pearl_qdrant.linking import mention_kinds as rewrites
+from pearl_qdrant.linking.mention_kinds import NamedEntity, slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000
@@ -66,10 +65,8 @@ def _biomedical(data: Path, *, all_diseases: bool) -> Iterator[_Entity]:
         if path.stem in SAME_DISEASES and not all_diseases:
             continue
         for row in read_tsv(path):
-            aliases = split_list(row.get("aliases") or "")
-            scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
-            exact = [a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT"]
-            yield _Entity(f"{path.stem}:{row['id']}", tuple(dict.fromkeys((row["name"], *exact))), "")
+            names = dict.fromkeys((row["name"], *exact_synonyms(row)))
+            yield _Entity(f"{path.stem}:{row['id']}", tuple(names), "")
 
 
 def _in_splits(entities: Iterator[_Entity], splits: range) -> list[_Entity]:

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pearl_qdrant.linking.calibration.held_out import Samples
-from pearl_qdrant.linking.calibration.metrics import Answers, FloatArray
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.calibration.metrics import Answers, FloatArray, Samples
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
 
 
 def answers(

@@ -57,18 +57,13 @@ def test_a_list_that_is_in_the_base_is_not_decided_more_strictly(linker: EntityL
 
 
 @pytest.mark.slow
-def test_the_order_of_a_list_does_not_matter(linker: EntityLinker) -> None:
-    """Nor does how often a mention is there."""
+def test_the_order_of_a_list_does_not_matter_and_a_short_one_says_nothing(linker: EntityLinker) -> None:
+    """Nor does how often a mention is there. A short list is refused; names of the base alone need nothing."""
     mixed = [*PRESENT[::2], *ABSENT[::2]]
     other = [*mixed, *mixed[:70], "", "  "]
     random.Random(1).shuffle(other)
 
     assert linker.adapt(mixed) == linker.adapt(other)
-
-
-@pytest.mark.slow
-def test_a_short_list_says_nothing(linker: EntityLinker) -> None:
-    """It is refused, with what to do; names of the base alone need nothing."""
     with pytest.raises(CalibrationError, match=r"199 different mentions.*at least 200"):
         linker.adapt(PRESENT[:199])
     with pytest.raises(TypeError, match="one string"):

@@ -12,11 +12,10 @@ import pytest
 from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
-from pearl_qdrant.errors import CalibrationError, FormatError
-from pearl_qdrant.linking.calibration import labels as known_mentions
-from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
-from pearl_qdrant.linking.calibration.labels import Label, check_ids, read_pairs
-from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.linking.calibration import calibrate as known_mentions
+from pearl_qdrant.linking.calibration.calibrate import Label, calibrate_collection, read_pairs
+from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
 
@@ -28,23 +27,17 @@ def few_made_mentions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pairs_are_read_with_or_without_a_header(tmp_path: Path) -> None:
-    """Empty and NIL both mean that there is no entity; repeated pairs count once."""
+    """Empty and NIL both mean that there is no entity; repeated pairs count once. A broken one is named by its line."""
     path = tmp_path / "pairs.tsv"
     path.write_text("\ufeffmention\tentity_id\nNYT\tnyt\nNYT\tnyt\nnothing\t\nnone\tNIL\tmore\r\n\n", encoding="utf-8")
 
     assert read_pairs(path) == [Label("NYT", "nyt"), Label("nothing", None), Label("none", None)]
     path.write_text("NYT\tnyt\n", encoding="utf-8")
     assert read_pairs(path) == [Label("NYT", "nyt")]
-
-
-@pytest.mark.parametrize("content", [b"NYT\tnyt\nonly\n", b"NYT\tnyt\n\tnyt\n", b"NYT\tnyt\n\xff\tx\n"])
-def test_a_broken_pair_is_named_by_its_line(tmp_path: Path, content: bytes) -> None:
-    """A row without a second column, without a mention, or not in UTF-8 is reported with its line."""
-    path = tmp_path / "pairs.tsv"
-    path.write_bytes(content)
-
-    with pytest.raises(FormatError, match=r"pairs\.tsv:2: "):
-        read_pairs(path)
+    for broken in (b"only", b"\tnyt", b"\xff\tx"):
+        path.write_bytes(b"NYT\tnyt\n" + broken + b"\n")
+        with pytest.raises(FormatError, match=r"pairs\.tsv:2: "):
+            read_pairs(path)
 
 
 def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingested: Path, tmp_path: Path) -> None:
@@ -115,7 +108,7 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
 
 
 def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
-    """They are in the manifest; an unknown one is reported, and can be fitted again."""
+    """They are in the manifest; an unknown one is reported, and can be fitted again, or go with a reset."""
     coefficients = {"features": {"dense": 7.0}, "decision": {"dense": 3.0}, "nil_features": {"bias": 1.0}}
     own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, **coefficients}
 
@@ -142,12 +135,17 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     assert run("calibrate", "--precision", "0.5").status == 0
     assert run("link", "oneword").status == 0
 
+    store_calibration({**own, "features": {"density": 7.0}})
+    assert run("calibrate", "--reset").status == 0
+    assert run("link", "oneword").status == 0
+
 
 @pytest.mark.parametrize(
     "rows, expected",
     [
         (["a\te1"] * 3, "There are 1 pairs, 1 of them with an entity"),
         ([f"m{i}\tunknown{i}" for i in range(60)], "60 of 60 entity ids are not in collection 'base', e.g. unknown0"),
+        ([f"m{i}\te1" for i in range(59)] + ["m\tnope"], "1 of 2 entity ids are not in collection 'base', e.g. nope"),
         ([f"m{i}\tNIL" for i in range(60)], "60 pairs, 0 of them with an entity"),
     ],
 )
@@ -192,13 +190,3 @@ def test_a_base_of_a_few_names_asks_for_pairs(run: Run, tmp_path: Path, model: P
     assert "at least 50 are needed" in done.err
     assert "--pairs" in done.err
     assert manifest_calibration(tmp_path / "store") is None
-
-
-def test_unknown_ids_of_pairs_are_found(ingested: Path) -> None:
-    """The error has their number."""
-    store = EdgeStore(ingested)
-    try:
-        with pytest.raises(CalibrationError, match="1 of 2 entity ids"):
-            check_ids(store.open("base"), [Label("m", "e1"), Label("m", "nope")])
-    finally:
-        store.close()

@@ -1,6 +1,4 @@
-"""The figures of a calibration, computed by hand and by scikit-learn.
-What a calibration changes by kind, on made-up answers.
-"""
+"""The figures of a calibration, by hand and by scikit-learn; what it changes by kind, on made-up answers."""
 
 from __future__ import annotations
 
@@ -37,12 +35,7 @@ def test_the_calibration_error_is_the_mean_gap_of_bins_of_equal_mass() -> None:
 
     assert calibration_error(given, n_bins=2) == pytest.approx((0.35 + 0.15) / 2)
     assert calibration_error(answers([0.5] * 40, [1, 0] * 20)) == pytest.approx(0)
-
-
-def test_the_order_of_equal_probabilities_does_not_matter() -> None:
-    """Answers with equal probabilities are pooled, whatever their order."""
-    right = [1.0] * 10 + [0.0] * 10
-
+    right = [1.0] * 10 + [0.0] * 10  # equal probabilities are pooled, whatever their order
     assert calibration_error(answers([0.5] * 20, right)) == calibration_error(answers([0.5] * 20, right[::-1]))
 
 
@@ -58,8 +51,8 @@ def test_bins_have_equal_mass_of_weighted_answers() -> None:
     assert np.all(np.diff(probability) > 0)
 
 
-def test_brier_and_auroc_agree_with_scikit_learn() -> None:
-    """The figures equal those of scikit-learn, also with ties."""
+def test_figures_agree_with_scikit_learn_and_by_hand() -> None:
+    """Brier score and AUROC also with ties; coverage, precision and F1 of NIL where three of four are linked."""
     from sklearn.metrics import roc_auc_score
 
     rng = np.random.default_rng(1)
@@ -69,31 +62,24 @@ def test_brier_and_auroc_agree_with_scikit_learn() -> None:
     assert brier_score(given) == pytest.approx(np.mean((p - right) ** 2))
     assert auroc(given) == pytest.approx(roc_auc_score(right, p))
     assert np.isnan(auroc(answers([0.1, 0.2], [1, 1])))
-
-
-def test_coverage_precision_and_f1_of_nil_by_hand() -> None:
-    """Three of four mentions are linked, two of them right; the wrong link is one of two NIL mentions."""
     given = answers([0.9, 0.8, 0.7, 0.2], [1, 1, 0, 0], is_nil=[False, False, True, True])
 
-    assert coverage_and_precision(given, 0.5) == pytest.approx((0.75, 2 / 3))
+    assert coverage_and_precision(given, 0.5) == pytest.approx((0.75, 2 / 3)), (
+        "the wrong link is one of two NIL mentions"
+    )
     assert nil_f1(given, 0.5) == pytest.approx(2 / 3)
 
 
 def test_a_threshold_for_95_percent_needs_more_than_a_few_links() -> None:
-    """One extra link counts as wrong: 18 of 18 right links are not enough, 19 are."""
+    """One extra link counts as wrong: 18 of 18 right ones are not enough, 19 are. Equal probabilities stay together."""
     below = [0.5] * 20, [0.0] * 20
     few = answers([0.9] * 18 + below[0], [1.0] * 18 + below[1])
     enough = answers([0.9] * 19 + below[0], [1.0] * 19 + below[1])
 
     assert threshold_for_precision(few, 0.95) is None
     assert threshold_for_precision(enough, 0.95) == pytest.approx(0.7)
-
-
-def test_links_of_one_probability_are_not_divided_by_a_threshold() -> None:
-    """If half of the links at 0.5 are wrong, the threshold is above all of them: halfway to the next probability."""
-    given = answers([0.9] * 50 + [0.5] * 20, [1.0] * 60 + [0.0] * 10)
-
-    assert threshold_for_precision(given, 0.95) == pytest.approx(0.7)
+    half_wrong = answers([0.9] * 50 + [0.5] * 20, [1.0] * 60 + [0.0] * 10)
+    assert threshold_for_precision(half_wrong, 0.95) == pytest.approx(0.7), "halfway to the next probability"
 
 
 def test_among_precise_thresholds_the_one_with_most_right_minus_wrong_links_is_chosen() -> None:
@@ -119,15 +105,10 @@ def test_no_threshold_is_above_the_highest_that_is_allowed() -> None:
     assert threshold_for_precision(only_above, 0.95, highest=0.985) is None
     assert best_precision(only_above, highest=0.985) == pytest.approx(100 / 201, abs=1e-3)
     assert best_precision(only_above) == pytest.approx(100 / 101, abs=1e-3)
-
-
-@pytest.mark.parametrize("wrong, expected", [(0.001, 0.5), (0.98, 0.985)])
-def test_links_above_the_highest_threshold_are_kept_apart_from_wrong_ones(wrong: float, expected: float) -> None:
-    """If all right links are above it, the threshold is still between them and the wrong ones."""
-    given = answers([0.999] * 100 + [wrong] * 100, [1.0] * 100 + [0.0] * 100)
-
-    assert threshold_for_precision(given, 0.5, highest=0.985) == pytest.approx(expected)
-    assert coverage_and_precision(given, expected) == (0.5, 1.0)
+    for wrong, expected in ((0.001, 0.5), (0.98, 0.985)):  # still between all right links and the wrong ones
+        given = answers([0.999] * 100 + [wrong] * 100, [1.0] * 100 + [0.0] * 100)
+        assert threshold_for_precision(given, 0.5, highest=0.985) == pytest.approx(expected)
+        assert coverage_and_precision(given, expected) == (0.5, 1.0)
 
 
 def test_a_rule_limits_the_probability_of_its_answers() -> None:
@@ -148,18 +129,16 @@ def test_a_rule_limits_the_probability_of_its_answers() -> None:
         assert nil.tolist() == pytest.approx([0.015], abs=1e-6)
 
 
-def test_tied_candidates_share_the_credit_and_are_never_linked() -> None:
-    """If one of two tied candidates is right, the answer counts half, and there is no link."""
+def test_tied_candidates_share_the_credit_and_nil_is_right_where_there_is_no_entity() -> None:
+    """If one of two tied candidates is right, the answer counts half, without a link. NIL is wrong if the search missed
+    the entity.
+    """
     tied = without_features(
         np.array([[5.0, 5.0]]), np.array([0.0]), np.array([[False, True]]), np.array([2]), np.array([False]), np.ones(1)
     ).answers(Calibration())
 
     assert tied.correct.tolist() == [0.5]
     assert coverage_and_precision(tied, 0.1)[0] == 0
-
-
-def test_a_nil_answer_is_right_where_the_base_has_no_entity() -> None:
-    """NIL is right for a mention without an entity, and wrong if the search missed the entity."""
     made = without_features(
         np.array([[-5.0], [-5.0], [-np.inf]]),
         np.zeros(3),
@@ -187,7 +166,7 @@ def change(kind: str, before: tuple[float, float], after: tuple[float, float], w
 
 
 def test_each_kind_is_counted_by_itself() -> None:
-    """Links at or above each threshold count, right or wrong; the others are NIL."""
+    """Links at or above each threshold count, right or wrong, by weight; the others are NIL."""
     kinds = ["exact", "alias", "exact", "alias", "alias"]
     before = answers([0.9, 0.8, 0.6, 0.7, 0.2], [1, 0, 1, 1, 1])
     after = answers([0.95, 0.4, 0.45, 0.7, 0.6], [1, 0, 1, 1, 1])
@@ -202,23 +181,16 @@ def test_each_kind_is_counted_by_itself() -> None:
     assert shares == [pytest.approx((1 / 3, 1 / 3, 1 / 3)), pytest.approx((2 / 3, 0.0, 1 / 3))]
 
 
-def test_mentions_of_a_kind_count_by_their_weight() -> None:
-    """Pairs that are weighted to another share of NIL give shares of that mixture."""
-    linked = answers([0.9, 0.9, 0.1], [1, 1, 0], is_nil=[False, False, True])
-    weighed = replace(linked, weights=np.array([0.75, 0.75, 1.5]))
-
-    (found,) = changes_by_kind(["labelled"] * 3, weighed, weighed, threshold_before=0.5, threshold_after=0.5)
-
-    assert found.after == Outcome(0.5, 0.0, 0.5)
-
-
 def test_the_gain_is_right_minus_wrong_links_by_weight() -> None:
-    """A mention with three quarters of the weight counts three times as much."""
+    """A mention with three quarters of the weight counts three times as much. It has a standard error."""
     before, after = (replace(answers([p, 0.9], [1, 0]), weights=np.array([3.0, 1.0])) for p in (0.1, 0.9))
 
     assert gain_of_links(before, after, 0.5, 0.5)[0] == pytest.approx(0.75)
     assert gain_of_links(before, after, 0.5, 0.95)[0] == pytest.approx(0.25)
     assert gain_of_links(before.take(np.arange(0)), after.take(np.arange(0)), 0.5, 0.5) == (0.0, 0.0)
+    before, after = answers([0.9, 0.9, 0.1, 0.1], [1, 1, 1, 0]), answers([0.9] * 4, [1, 1, 1, 0])
+    assert gain_of_links(before, after, 0.5, 0.5) == (0.0, pytest.approx(np.sqrt(2) / 4)), "one right, one wrong more"
+    assert gain_of_links(before, after, 0.5, 0.95) == (-0.5, pytest.approx(0.25))
 
 
 @pytest.mark.parametrize(
@@ -235,12 +207,3 @@ def test_only_a_lost_exact_name_is_a_loss_of_names(
 ) -> None:
     """Fewer right links of exact names count; fewer of another kind are weighed against wrong ones."""
     assert loses_exact_names([change("case", (1.0, 0.0), (1.0, 0.0)), change(kind, before, after)]) is is_lost
-
-
-def test_the_gain_of_links_has_a_standard_error() -> None:
-    """One of four links more that is right, and one that is wrong: nothing gained, and little known."""
-    before = answers([0.9, 0.9, 0.1, 0.1], [1, 1, 1, 0])
-    after = answers([0.9, 0.9, 0.9, 0.9], [1, 1, 1, 0])
-
-    assert gain_of_links(before, after, 0.5, 0.5) == (0.0, pytest.approx(np.sqrt(2) / 4))
-    assert gain_of_links(before, after, 0.5, 0.95) == (-0.5, pytest.approx(0.25))

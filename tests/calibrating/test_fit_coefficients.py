@@ -1,6 +1,4 @@
-"""Fitting the coefficients of the ranking to a base, on samples drawn from known coefficients.
-Fitting the ranking's coefficients.
-"""
+"""Fitting the coefficients of the ranking, to a base and to tasks, on samples drawn from known coefficients."""
 
 from __future__ import annotations
 
@@ -11,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pearl_qdrant.linking.calibration.held_out import Samples
+from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_coefficients
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES, SIGNS
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS, Calibration, RankingModel
 from training.ranking import (
     DECISION_FIXED,
     FIXED,
@@ -102,7 +99,7 @@ def test_the_default_coefficients_stay_if_others_do_no_better() -> None:
 
 
 def test_scoring_again_sorts_the_candidates_again() -> None:
-    """Ties are computed again, and missing candidates stay last."""
+    """Ties are computed again, missing candidates stay last, and what rules add is kept."""
     by_dense = RankingModel.from_names({"dense": 1.0}, {"dense": 1.0}, {"bias": 2.0})
     features = np.zeros((2, 3, len(FEATURES)), dtype=np.float32)
     features[:, :, FEATURES.index("dense")] = [[0.1, 0.9, 0.9], [0.3, 0.4, 0.0]]
@@ -121,6 +118,17 @@ def test_scoring_again_sorts_the_candidates_again() -> None:
     assert again.nil_logits == pytest.approx(of_ranking + 2.0 - np.array([0.9, 0.4]))
     assert again.first_is_right.tolist() == [0.5, 0.0]
 
+    # The offset of an exact name stays with its candidate, whatever the coefficients say.
+    offsets = np.array([[20.0, 0.0]])
+    features = np.zeros((1, 2, len(FEATURES)), dtype=np.float32)
+    features[0, :, FEATURES.index("dense")] = [0.2, 0.9]
+    one, right = np.ones(1), np.array([[True, False]])
+    exact = Samples(offsets, one, right, one, one == 0, one, features, nil_features[:1], offsets, np.array([0.985]))
+    again = exact.scored_by(RankingModel.from_names({"dense": 10.0}, {}, {}))
+    assert again.logits[0].tolist() == [pytest.approx(22.0), pytest.approx(9.0)]
+    assert again.first_is_right.tolist() == [1.0]
+    assert again.answers(Calibration()).first_probability == pytest.approx(0.985, abs=1e-4)
+
 
 def test_mentions_that_a_rule_decides_do_not_count() -> None:
     """Exact names whose features point the wrong way change no coefficient; rules alone leave the defaults."""
@@ -132,22 +140,6 @@ def test_mentions_that_a_rule_decides_do_not_count() -> None:
     assert together.features == pytest.approx(alone.features)
     assert together.decision == pytest.approx(alone.decision)
     assert fit_coefficients(wrong, SHIPPED) is SHIPPED
-
-
-def test_scoring_again_keeps_what_rules_add() -> None:
-    """The offset of an exact name stays with its candidate, whatever the coefficients say."""
-    ones = np.ones(1)
-    features = np.zeros((1, 2, len(FEATURES)), dtype=np.float32)
-    features[0, :, FEATURES.index("dense")] = [0.2, 0.9]
-    is_right, offsets = np.array([[True, False]]), np.array([[20.0, 0.0]])
-    nil_features = np.zeros((1, len(NIL_FEATURES)))
-    made = Samples(offsets, ones, is_right, ones, ones == 0, ones, features, nil_features, offsets, np.array([0.985]))
-
-    again = made.scored_by(RankingModel.from_names({"dense": 10.0}, {}, {}))
-
-    assert again.logits[0].tolist() == [pytest.approx(22.0), pytest.approx(9.0)]
-    assert again.first_is_right.tolist() == [1.0]
-    assert again.answers(Calibration()).first_probability == pytest.approx(0.985, abs=1e-4)
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -205,8 +197,10 @@ def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
     assert model["wanted_type"] == FIXED["wanted_type"]
 
 
-def test_tied_first_candidates_share_the_credit() -> None:
-    """If one of n tied first candidates is right, accuracy@1 counts 1/n; NIL mentions do not count."""
+def test_tied_first_candidates_share_the_credit_and_scores_can_be_compared() -> None:
+    """If one of n tied first candidates is right, accuracy@1 counts 1/n; NIL mentions do not count. A candidate that
+    both scores rank first wins the fusion; if they disagree, ranks decide.
+    """
     features = np.zeros((2, 2, len(FEATURES)))
     right = np.array([[True, False], [False, False]])
     task = task_of(features, np.ones((2, 2), bool), right, np.ones((2, len(NIL_FEATURES))), np.array([False, True]))
@@ -215,9 +209,6 @@ def test_tied_first_candidates_share_the_credit() -> None:
     assert accuracy_at_1(task, model) == 0.5
     assert np.allclose(probabilities(task, model), [[0.25, 0.25, 0.5]] * 2)
 
-
-def test_fusion_and_single_features_can_be_compared() -> None:
-    """A candidate that both scores rank first wins the fusion; if they disagree, ranks decide."""
     features = np.zeros((1, 3, len(FEATURES)))
     features[0, :, FEATURES.index("dense")] = [0.9, 0.8, 0.1]
     features[0, :, FEATURES.index("lexical")] = [0.2, 0.6, 0.5]

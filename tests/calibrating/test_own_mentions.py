@@ -11,8 +11,8 @@ import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity
-from pearl_qdrant.linking.calibration import labels as own_mentions
-from pearl_qdrant.linking.calibration.labels import KnownMentions, Label, from_labels, from_names, sample_entities
+from pearl_qdrant.linking.calibration import calibrate as own_mentions
+from pearl_qdrant.linking.calibration.calibrate import KnownMentions, Label, from_labels, from_names, sample_entities
 from pearl_qdrant.linking.mention_kinds import KINDS
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
@@ -53,7 +53,9 @@ def excluded(known: KnownMentions, row: int) -> set[tuple[str, str]]:
 
 
 def test_the_sample_has_all_names_of_its_entities(collection: Collection) -> None:
-    """The canonical name is first; a name that could not be found by its own string is not used."""
+    """The canonical name is first; a name that could not be found by its own string is not used. IL-2 and il2 are one
+    name: excluding one entity excludes the other.
+    """
     entities, owners = sample_entities(collection, np.random.default_rng(0))
 
     found = {entity.entity_id: entity.names for entity in entities}
@@ -62,12 +64,6 @@ def test_the_sample_has_all_names_of_its_entities(collection: Collection) -> Non
     assert len(found) == len(entities) == len(ENTITIES) - ("odd" not in found)
     assert all(name == name.strip() for names in found.values() for name in names)
     assert len(owners) == N_NAMES
-
-
-def test_entities_that_share_a_folded_name_are_known(collection: Collection) -> None:
-    """IL-2 and il2 are one name: excluding one entity excludes the other."""
-    _, owners = sample_entities(collection, np.random.default_rng(0))
-
     assert owners.sharing_names_with("twin1") == {hash("twin1"), hash("twin2")}
     assert owners.sharing_names_with("e1") == {hash("e1")}
     assert owners.of_name("IL 2 GENE") == {hash("twin1"), hash("twin2")}
@@ -100,7 +96,9 @@ def test_the_kinds_weigh_as_their_shares(made: KnownMentions) -> None:
 
 
 def test_no_mention_can_find_its_own_string_where_it_must_not(made: KnownMentions) -> None:
-    """A true alias excludes its own name; a removed entity all names; exact names exclude nothing."""
+    """A true alias excludes its own name; a removed entity all names; exact names exclude nothing. A name of two
+    entities is no mention.
+    """
     rows = {kind: made.kinds.index(kind) for kind in ("exact", "alias", "nil removed")}
     assert made.labels[rows["exact"]].entity_id is not None
     assert excluded(made, rows["exact"]) == set()
@@ -113,10 +111,6 @@ def test_no_mention_can_find_its_own_string_where_it_must_not(made: KnownMention
     assert made.mentions[rows["nil removed"]].mention in {name for _, name in gone}
     assert len({entity_id for entity_id, _ in gone}) == 1
     assert len(gone) == 2
-
-
-def test_a_name_of_two_entities_is_no_mention(made: KnownMentions) -> None:
-    """Its right answer would not be certain."""
     assert not {"IL-2 gene", "il2 Gene"} & {one.mention for one in made.mentions}
 
 

@@ -12,7 +12,6 @@ from cli_runner import Run
 
 from pearl_qdrant.errors import CollectionNotFoundError
 from pearl_qdrant.linking.calibration import calibrate as module
-from pearl_qdrant.linking.calibration import labels as known_mentions
 from pearl_qdrant.linking.calibration.calibrate import (
     CollectionFit,
     WorseCalibrationError,
@@ -20,13 +19,13 @@ from pearl_qdrant.linking.calibration.calibrate import (
     reset_calibration,
 )
 from pearl_qdrant.linking.calibration.metrics import KindChange, Outcome
-from pearl_qdrant.linking.ranking.rules import EXACT_CERTAINTY
+from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 
 
 @pytest.fixture(autouse=True)
 def few_made_mentions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer mentions of each kind, to save time."""
-    monkeypatch.setattr(known_mentions, "PER_KIND", 8)
+    monkeypatch.setattr(module, "PER_KIND", 8)
 
 
 LOSS = KindChange("exact", 100, 100.0, Outcome(1.0, 0.0, 0.0), Outcome(0.388, 0.0, 0.612))
@@ -111,7 +110,9 @@ def test_labelled_pairs_are_compared_with_made_mentions_too(run: Run, ingested: 
 
 
 def test_a_calibration_is_reset(run: Run, ingested: Path) -> None:
-    """--reset removes what calibrate stored, so that the defaults count again; a second time it says so."""
+    """--reset removes what calibrate stored, so that the defaults count again; a second time it says so. A program gets
+    what it removed.
+    """
     untouched = run("link", "e1", "--json").out
     assert run("calibrate", "--precision", "0.5").status == 0
 
@@ -122,42 +123,13 @@ def test_a_calibration_is_reset(run: Run, ingested: Path) -> None:
     assert run("link", "e1", "--json").out == untouched
     assert run("calibrate", "--reset").out == "base: there was no calibration; the defaults count\n"
     assert list(run("calibrate", "--reset", "--json").lines()) == [{"collection": "base", "removed": False}]
+    for option in ("--dry-run", "--force"):
+        refused = run("calibrate", "--reset", option)
+        assert (refused.status, "--reset removes a calibration" in refused.err) == (2, True)
 
-
-@pytest.mark.parametrize("option", ["--dry-run", "--force"])
-def test_a_reset_takes_no_option_of_a_fit(run: Run, ingested: Path, option: str) -> None:
-    """A mixture of the two is an error of usage."""
-    refused = run("calibrate", "--reset", option)
-
-    assert refused.status == 2
-    assert "--reset removes a calibration" in refused.err
-
-
-def test_a_program_resets_as_the_command_does(ingested: Path) -> None:
-    """One call returns the calibration that it removed; an unknown collection is an error."""
     stored = calibrate_collection("base", store=ingested, precision=0.5).to_manifest()
-
     assert reset_calibration("base", store=ingested) == stored
     assert reset_calibration("base", store=ingested) is None
     assert manifest_calibration(ingested) is None
     with pytest.raises(CollectionNotFoundError, match="absent"):
         reset_calibration("absent", store=ingested)
-
-
-def test_a_calibration_of_another_version_can_be_reset(run: Run, ingested: Path) -> None:
-    """Coefficients that this version does not know stop `link`, and go with the reset."""
-    from pearl_qdrant.store.edge.store import EdgeStore
-    from pearl_qdrant.store.schema import LinkCalibration
-
-    unknown = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.5, "features": {"density": 7.0}}
-    unknown |= {"decision": {}, "nil_features": {}}
-    store = EdgeStore(ingested)
-    target = store.open("base")
-    calibration = LinkCalibration.model_validate(unknown)
-    target.write_manifest(target.manifest.model_copy(update={"calibration": calibration}))
-    store.close()
-    assert run("link", "e1").status == 1
-
-    assert run("calibrate", "--reset").status == 0
-
-    assert run("link", "e1").status == 0

@@ -14,11 +14,16 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.documents.features import set_learned_names, set_passages, set_word_types
 from pearl_qdrant.linking.documents.linking import set_features
-from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
-from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, shipped_document_model
+from pearl_qdrant.linking.documents.model import (
+    COLUMN,
+    NIL_COLUMN,
+    DocumentMention,
+    document_mention,
+    shipped_document_model,
+)
 from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, typical_vectors, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount
 from pearl_qdrant.settings import DEFAULT_MODEL
@@ -72,16 +77,13 @@ def test_words_suggest_types(text: str, kind: str) -> None:
     assert np.exp(scores).sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("text", ["", "Jordan", "\U0001f600 Jordan \u200b", "约旦 Jordan"])
-def test_any_text_has_words_around(text: str) -> None:
-    """The edge of a text, symbols and other scripts are words like others."""
-    rows = Words(text).rows_around(0, len(text))
-
-    assert np.isfinite(word_types().log_probabilities(rows)).all()
-
-
 def test_the_feature_of_types_compares_candidates() -> None:
-    """The type that the words suggest has 0, another is below it, and an unknown one between them."""
+    """The type that the words suggest has 0, another is below it, and an unknown one between them. The edge of a text,
+    symbols and other scripts are words like others.
+    """
+    for text in ("", "Jordan", "\U0001f600 Jordan \u200b", "约旦 Jordan"):
+        rows = Words(text).rows_around(0, len(text))
+        assert np.isfinite(word_types().log_probabilities(rows)).all()
     mention = jordan(
         candidate("a", "PERSON"), candidate("b", "GPE"), candidate("c", ""), text="the mayor of Jordan said"
     )
@@ -122,7 +124,9 @@ def test_what_any_passage_has_in_common_with_a_name_counts_not() -> None:
 
 
 def test_passages_are_for_open_mentions() -> None:
-    """A mention with one clear candidate is compared with nothing; other candidates than the best get the mean."""
+    """A mention with one clear candidate is compared with nothing; other candidates than the best get the mean. A
+    document is compared unless the base has popularity and coherence counts.
+    """
     clear = jordan(candidate("a", "PERSON"))
     asked: list[int] = []
 
@@ -135,26 +139,11 @@ def test_passages_are_for_open_mentions() -> None:
 
     assert asked == [5]
     assert mention.values[:, COLUMN["passage"]].tolist() == [0.4, 0.2]
-
-
-def is_compared(popularity: float | None, *without: str) -> bool:
-    """Whether a document is compared with entities."""
-    asked: list[object] = []
-
-    def compare(requests: Sequence[object]) -> list[np.ndarray]:
-        asked.extend(requests)
-        return [np.zeros(2)]
-
-    own = jordan(candidate("a", "PERSON", popularity=popularity), candidate("b", "GPE"), text="said Jordan")
-    set_features([own], shipped_document_model(), compare=compare, without=frozenset(without))
-    return bool(asked)
-
-
-def test_popularity_and_links_need_no_passages() -> None:
-    """A document is compared with entities unless the base has popularity and coherence counts."""
-    assert not is_compared(5.0)
-    assert is_compared(5.0, "coherence")
-    assert is_compared(None)
+    for popularity, without, is_compared in ((5.0, (), False), (5.0, ("coherence",), True), (None, (), True)):
+        asked.clear()
+        own = jordan(candidate("a", "PERSON", popularity=popularity), candidate("b", "GPE"), text="said Jordan")
+        set_features([own], shipped_document_model(), compare=compare, without=frozenset(without))
+        assert bool(asked) is is_compared
 
 
 @pytest.mark.parametrize(
@@ -184,8 +173,10 @@ def test_a_description_chooses_between_namesakes(shipped: Encoder) -> None:
     assert orbit.candidates[0].probability > orbit.candidates[1].probability
 
 
-def test_a_rule_names_its_own_candidate(linker: EntityLinker) -> None:
-    """A rule that chose another entity than the context is not given as the reason."""
+def test_a_rule_names_its_own_candidate_and_parts_can_be_switched_off(linker: EntityLinker) -> None:
+    """A rule that chose another entity than the context is not given as the reason. Without types and passages,
+    homonyms stay tied in a document.
+    """
     alone = linker.link("Jordan")
     country = linker.link("Jordan", context="He was born in Amman, the capital of Jordan.")
     person = linker.link("Jordan", context="Jordan (born 17 February 1963) is a retired player and coach.")
@@ -194,10 +185,6 @@ def test_a_rule_names_its_own_candidate(linker: EntityLinker) -> None:
     for link in (country, person):
         is_other = link.candidates[0].entity_id != alone.candidates[0].entity_id
         assert link.rule == (None if is_other else alone.rule)
-
-
-def test_parts_can_be_switched_off(linker: EntityLinker) -> None:
-    """Without types and passages, homonyms stay tied in a document."""
     text = "The antenna sends an RF signal."
     off = linker.link_document(text, [(21, 23)], without=["types", "passages"])[0].link
     on = linker.link_document(text, [(21, 23)])[0].link

@@ -19,17 +19,18 @@ from pearl_qdrant.linking.documents.features import (
     set_popularity,
 )
 from pearl_qdrant.linking.documents.linking import rescored, set_features
-from pearl_qdrant.linking.documents.mentions import DocumentMention, document_mention
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
     NIL_COLUMN,
+    DocumentMention,
     DocumentModel,
     check_parts,
+    document_mention,
     shipped_document_model,
 )
-from pearl_qdrant.linking.ranking.features import FEATURES as RANKING_FEATURES
-from pearl_qdrant.linking.ranking.features import NIL_FEATURES
+from pearl_qdrant.linking.ranking.model import FEATURES as RANKING_FEATURES
+from pearl_qdrant.linking.ranking.model import NIL_FEATURES
 from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.store.schema import NamePoint
 
@@ -76,15 +77,6 @@ def test_parts_of_longer_names(short: str, long: str, part: str | None) -> None:
     assert part_of(mention(short), mention(long)) == part
 
 
-@pytest.mark.parametrize(
-    "word, other, same",
-    [("israeli", "israel", True), ("german", "germany", True), ("iran", "iraq", False), ("york", "york", False)],
-)
-def test_other_forms_of_a_word(word: str, other: str, same: bool) -> None:
-    """Two words are forms of one if they begin with the same letters, most of both."""
-    assert is_other_form(word, other) is same
-
-
 def test_a_surname_takes_the_person_of_the_full_name() -> None:
     """The entity of the longer mention becomes the first candidate, even where no search had found it."""
     full = mention("Bill Clinton", entity("bill", "Bill Clinton", 20.0, popularity=900.0))
@@ -111,13 +103,17 @@ def test_a_mention_between_two_people_takes_the_nearer_one_before_it() -> None:
 
 
 def test_a_part_of_a_name_without_entity_gets_none() -> None:
-    """A longer mention that is NIL makes its part more probably NIL, not less."""
+    """A longer mention that is NIL makes its part more probably NIL, not less. Two words are forms of one if they begin
+    with the same letters, most of both.
+    """
     full = mention("Joe Nobody", entity("other", "Joe Nobel", -20.0), nil_logit=20.0)
     short = mention("Nobody", entity("none", "Nobody", 1.0), start=20)
 
     set_partial_names([full, short], MODEL)
 
     assert short.of_decision[NIL_COLUMN["part_of_nil"]] > 0.5
+    assert all(is_other_form(*pair) for pair in (("israeli", "israel"), ("german", "germany")))
+    assert not any(is_other_form(*pair) for pair in (("iran", "iraq"), ("york", "york")))
 
 
 def test_popularity_is_logarithmic_and_unknown_is_least() -> None:
@@ -166,16 +162,14 @@ def test_coherence_of_an_entity() -> None:
 
 
 def test_without_other_mentions_and_popularity_the_order_stays() -> None:
-    """A document of one mention changes nothing where the base has no popularity."""
+    """A document of one mention changes nothing where the base has no popularity; it has no coherence, and a popular
+    exact name is no NIL.
+    """
     one = mention("X", entity("a", "A", 3.0), entity("b", "B", 1.0), entity("c", "C", -1.0))
 
     set_features([one], MODEL)
 
     assert [e.point.entity_id for e in rescored(one, MODEL, limit=2).found] == ["a", "b"]
-
-
-def test_a_popular_exact_name_alone_is_no_nil() -> None:
-    """A document of one mention has no coherence, and its coefficients do not count on it."""
     model = shipped_document_model("no_coherence")
     found = entity("a", "Gotham", 30.0, popularity=5000.0)
     found = replace(found, name=replace(found.name, is_same_spelling=True), offset=25.0)
@@ -187,8 +181,8 @@ def test_a_popular_exact_name_alone_is_no_nil() -> None:
     assert model.probabilities(one.values, one.of_decision)[0] > 0.5
 
 
-def test_popularity_that_is_off_leaves_the_rules() -> None:
-    """Without popularity a mention keeps what the ranking and its rules say."""
+def test_popularity_that_is_off_leaves_the_rules_and_an_id_is_left_alone() -> None:
+    """Without popularity a mention keeps what the ranking and its rules say; nothing changes one that is an id."""
     scored = mention("X", entity("a", "A", 3.0, popularity=9.0), entity("b", "B", 1.0, popularity=900.0)).scored
     one = document_mention(scored, 0, has_popularity=False)
 
@@ -197,10 +191,6 @@ def test_popularity_that_is_off_leaves_the_rules() -> None:
     again = rescored(one, MODEL, limit=2)
     assert [e.point.entity_id for e in again.found] == ["a", "b"]
     assert again.logits[0] - again.logits[1] == pytest.approx(2.0)
-
-
-def test_an_id_is_left_alone() -> None:
-    """Nothing in a document changes a mention that is an entity id."""
     scored = replace(mention("Q1", entity("Q1", "One", 5.0)).scored, rule="entity id")
     one = document_mention(scored, 0)
 
@@ -218,15 +208,11 @@ def test_mentions_without_candidates_stay_empty() -> None:
     assert [rescored(one, MODEL, limit=1).found for one in mentions] == [[], [], [], []]
 
 
-def test_the_shipped_coefficients_have_the_sign_of_their_meaning() -> None:
-    """No feature lowers a candidate, and each part has a coefficient that is not 0."""
+def test_coefficients_have_the_sign_of_their_meaning_and_known_names() -> None:
+    """No feature lowers a candidate. A misspelled part or coefficient names what there is."""
     assert (MODEL.features >= 0).all()
     assert MODEL.by_name()["features"]["surname"] > 0
     assert len(MODEL.features) == len(FEATURES)
-
-
-def test_unknown_names_are_errors() -> None:
-    """A misspelled part or coefficient names what there is."""
     with pytest.raises(ValueError, match="'passages', 'coherence', not 'popular'"):
         check_parts(["popular"])
     with pytest.raises(ValueError, match="unknown feature 'x'"):

@@ -13,8 +13,7 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import FormatError, UnknownTypeError
-from pearl_qdrant.linking.documents.linking import capitalised_names
-from pearl_qdrant.linking.documents.mentions import read_document_lines
+from pearl_qdrant.linking.documents.linking import capitalised_names, read_document_lines
 
 TEXT = "Bill Clinton met the mayor of Gotham. Later Clinton left the National Security Agency (NSA)."
 SPANS = [(0, 12), (30, 36), (44, 51), (87, 90)]
@@ -43,16 +42,17 @@ def linker(store_path: Path) -> Iterator[EntityLinker]:
 
 
 def test_one_link_for_each_span_in_its_order(linker: EntityLinker) -> None:
-    """Spans in any order get their links in that order; a surname the person, an abbreviation its long form."""
+    """Spans in any order get their links in that order; a surname the person, an abbreviation its long form. Without
+    partial names and coherence the surname is linked as a mention alone.
+    """
     found = linker.link_document(TEXT, reversed(SPANS))
 
     assert [one.text for one in found] == ["NSA", "Clinton", "Gotham", "Bill Clinton"]
     assert [one.link.candidates[0].entity_id for one in found] == ["nsa", "bill", "gotham", "bill"]
     assert found[0].long_form == "National Security Agency"
-
-
-def test_an_empty_document_has_no_links(linker: EntityLinker) -> None:
-    """No spans give no annotations."""
+    alone = linker.link_document(TEXT, SPANS[2:3])
+    switched = linker.link_document(TEXT, SPANS, without=["partial names", "coherence"])
+    assert switched[2].link.candidates[0].entity_id == alone[0].link.candidates[0].entity_id
     assert linker.link_document("", []) == []
     assert linker.link_document(TEXT, []) == []
 
@@ -72,16 +72,14 @@ def test_mistakes_are_named(linker: EntityLinker) -> None:
 
 
 def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
-    """A mention takes the entity of a longer name in its context; each mention of a batch by itself."""
+    """A mention takes the entity of a longer name in its context; each mention of a batch by itself. A context without
+    it, or a longer name of it, leaves the probabilities as they are.
+    """
     links = list(linker.link_batch(["Clinton", "Gotham", ""], context="President Bill Clinton went home."))
 
     assert [link.candidates[0].entity_id for link in links[:2]] == ["bill", "gotham"]
     assert links[2].entity_id is None
     assert linker.link("Clinton", context="Bill Clinton").candidates[0].entity_id == "bill"
-
-
-def test_a_context_that_says_nothing_changes_nothing(linker: EntityLinker) -> None:
-    """A context without the mention, and without a longer name of it, leaves the probabilities as they are."""
     for mention, context in (("Gotham", "Nothing here."), ("Clinton", "")):
         alone, in_context = linker.link(mention, limit=10), linker.link(mention, context=context)
         assert in_context.entity_id == alone.entity_id
@@ -123,7 +121,9 @@ def test_annotate_links_a_document_together(linker: EntityLinker) -> None:
 
 
 def test_documents_on_the_command_line(run: Run, store_path: Path, tmp_path: Path) -> None:
-    """A file of documents gives one record a mention, with the id or line of its document and its place."""
+    """A file of documents gives one record a mention, with the id or line of its document and its place. Options for
+    documents without documents are usage errors.
+    """
     path = tmp_path / "documents.jsonl"
     mentions = [{"start": start, "end": end} for start, end in SPANS]
     rows = [{"id": "a", "text": TEXT, "mentions": mentions}, {"text": "Gotham", "mentions": [{"start": 0, "end": 6}]}]
@@ -143,21 +143,12 @@ def test_documents_on_the_command_line(run: Run, store_path: Path, tmp_path: Pat
         (None, 2, 0, "gotham"),
     ]
     assert as_text.out.startswith("a:0:Bill Clinton  ->  Bill Clinton")
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
+    for words, message in (
         (("Gotham", "--format", "jsonl"), "--format is for --file"),
         (("--file", "-", "--format", "jsonl", "--context", "x"), "a document is the context"),
-    ],
-)
-def test_options_that_do_not_fit(run: Run, words: tuple[str, ...], message: str) -> None:
-    """Options for documents without documents are usage errors."""
-    outcome = run("link", *words)
-
-    assert outcome.status == 2
-    assert message in outcome.err
+    ):
+        outcome = run("link", *words)
+        assert (outcome.status, message in outcome.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -174,11 +165,3 @@ def test_bad_documents_name_their_line(line: str, message: str) -> None:
     """An error names the file and the line, and says what is wrong."""
     with pytest.raises(FormatError, match=rf"d\.jsonl:2: .*{message}"):
         list(read_document_lines(io.BytesIO(b"\n" + line.encode()), "d.jsonl"))
-
-
-def test_partial_names_can_be_switched_off(linker: EntityLinker) -> None:
-    """Without partial names and coherence the surname is linked as a mention alone."""
-    found = linker.link_document(TEXT, SPANS[2:3])
-    switched = linker.link_document(TEXT, SPANS, without=["partial names", "coherence"])
-
-    assert switched[2].link.candidates[0].entity_id == found[0].link.candidates[0].entity_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pearl_qdrant.lexical.word_rarity import word_rarity
-from pearl_qdrant.linking.ranking.edit_features import (
+from pearl_qdrant.lexical.words import word_rarity
+from pearl_qdrant.linking.ranking.string_features import (
     edit_similarity,
     is_misread,
     is_probably_slip,
@@ -15,9 +15,9 @@ from pearl_qdrant.linking.ranking.edit_features import (
     margin,
     slips,
     sorted_similarity,
+    string_features,
     word_changes,
 )
-from pearl_qdrant.linking.ranking.string_features import string_features
 
 
 def changes(mention: str, name: str, known: dict[str, float] | None = None) -> dict[str, float]:
@@ -47,12 +47,6 @@ def test_slips_are_counted_where_a_name_is_long_enough(mention: str, name: str, 
     assert slips(string_features(mention), string_features(name), similarity(mention, name)) == n
 
 
-def test_unlike_strings_have_no_edit_similarity() -> None:
-    """Below 0.5 all strings are equally unlike."""
-    assert similarity("heart attack", "myocardial infarction") == 0.0
-    assert slips(string_features("a"), string_features("b"), 0.0) == 0
-
-
 def test_another_order_of_words_is_near_when_sorted() -> None:
     """Sorting brings the words together; a single word gains if the other side has a legal form more."""
     inverted = string_features("mellitus diabetes, type 2x"), string_features("type 2 diabetes mellitus")
@@ -62,6 +56,8 @@ def test_another_order_of_words_is_near_when_sorted() -> None:
     company, chip = string_features("ibm corp"), string_features("ibm chip")
     assert sorted_similarity(company, string_features("IBM"), similarity("ibm corp", "IBM")) > 0.5
     assert sorted_similarity(chip, string_features("IBM"), similarity("ibm chip", "IBM")) == 0.0
+    assert similarity("heart attack", "myocardial infarction") == 0.0, "below 0.5 all strings are equally unlike"
+    assert slips(string_features("a"), string_features("b"), 0.0) == 0
 
 
 @pytest.mark.parametrize(
@@ -110,13 +106,6 @@ def test_a_digit_may_be_a_misread_letter(mention: str, name: str, expected: bool
     assert is_misread(string_features(mention), string_features(name)) == expected
 
 
-def test_the_margin_is_the_lead_over_other_entities() -> None:
-    """Only the nearest name has one."""
-    assert margin(1.0, 0.75) == pytest.approx(0.5)
-    assert margin(0.75, 1.0) == 0.0
-    assert margin(1.0, 0.0) == 1.0
-
-
 @pytest.mark.parametrize(
     "mention, name, expected",
     [
@@ -152,16 +141,14 @@ def test_short_names_with_one_edit(mention: str, name: str, expected: bool) -> N
 
 
 def test_a_word_that_the_base_does_not_have_is_no_other_name() -> None:
-    """Only words that the name has not are looked up; a misspelt word is in no base."""
+    """Only words that the name has not are looked up; a misspelt word is in no base. A swap has the same letters, as
+    often. Only the nearest name has a margin, its lead over those of other entities.
+    """
     mention, name = string_features("left lumg"), string_features("left lung")
 
     assert is_unknown(mention, name, {"left": 0.9})
     assert not is_unknown(mention, name, {"left": 0.9, "lumg": 0.1})
     assert is_unknown(name, name, {"left": 0.9, "lung": 0.9})
-
-
-def test_letters_in_another_order() -> None:
-    """The same letters, as often."""
-    assert is_swap(string_features("Mexioc"), string_features("Mexico"))
-    assert not is_swap(string_features("Mexicoo"), string_features("Mexico"))
-    assert not is_swap(string_features("Mexiko"), string_features("Mexico"))
+    swapped = [is_swap(string_features(one), string_features("Mexico")) for one in ("Mexioc", "Mexicoo", "Mexiko")]
+    assert swapped == [True, False, False]
+    assert [margin(*pair) for pair in ((1.0, 0.75), (0.75, 1.0), (1.0, 0.0))] == [pytest.approx(0.5), 0.0, 1.0]

@@ -1,7 +1,4 @@
-"""Rules before the ranking: exact names, namesakes by popularity, canonical name and letter case, entity ids.
-Words that exclude each other by how they are built, though they are an edit or two apart.
-Mentions made from a base: each kind is what it says, and its right answer is certain.
-"""
+"""Rules before the ranking: exact names, namesakes, ids. Words that exclude each other. Mentions made from a base."""
 
 from __future__ import annotations
 
@@ -14,15 +11,27 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.word_rarity import exclude_each_other
-from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.make import NameOwners, spelling_key
-from pearl_qdrant.linking.mention_kinds.rewrites import slip
+from pearl_qdrant.lexical.words import exclude_each_other
+from pearl_qdrant.linking.mention_kinds import (
+    KINDS,
+    MadeMention,
+    NamedEntity,
+    NameOwners,
+    make_mentions,
+    slip,
+    spelling_key,
+)
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.rules import CANONICAL_SHARE, EXACT_CERTAINTY, ID_CERTAINTY, shares
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
-from pearl_qdrant.linking.ranking.scoring import put_first, score_names
+from pearl_qdrant.linking.ranking.scoring import (
+    CANONICAL_SHARE,
+    EXACT_CERTAINTY,
+    ID_CERTAINTY,
+    put_first,
+    score_names,
+    shares,
+)
 from pearl_qdrant.store.schema import NamePoint
 
 ENTITIES = [
@@ -73,9 +82,7 @@ def test_a_canonical_name_goes_before_an_alias(linker: EntityLinker) -> None:
     assert linker.link("Breast Cancer", on_tie="null").nil_reason is NilReason.AMBIGUOUS
     assert linker.link("Breast Cancer", on_tie="first").entity_id == "D2"
 
-
-def test_equal_popularity_decides_nothing() -> None:
-    """Where all namesakes are as popular, the canonical name goes first, as in a base without popularity."""
+    # Where all namesakes are as popular, the canonical name goes first, too.
     names = (("a", "Ox"), ("b", "cow"))
     points = [NamePoint("kb", key, "Ox", name, key == "a", popularity=1.0) for key, name in names]
 
@@ -136,15 +143,13 @@ def test_no_coefficients_overrule_a_rule(nil: float, lexical: float) -> None:
 
 
 def test_a_name_goes_before_an_id(linker: EntityLinker) -> None:
-    """A film called Q64 is that film; the id is found where no name is, and under a filter that excludes the film."""
+    """A film called Q64 is that film; the id is found where no name is, and under a filter that excludes the film. A
+    caller who asks for a probability of 0.999 gets no exact names, with the reason.
+    """
     assert linker.link("Q64").entity_id == "X1"
     assert linker.link("wd:Q64").entity_id == "Q64"
     assert linker.link("Q65").entity_id == "Q65"
     assert linker.link("Q65", types=("film",)).entity_id is None
-
-
-def test_a_threshold_above_the_precision_of_a_rule_makes_nil(linker: EntityLinker) -> None:
-    """A caller who asks for 0.999 gets no exact names, with the reason."""
     assert linker.link("chicken pox", threshold=0.999).nil_reason is NilReason.BELOW_THRESHOLD
 
 
@@ -158,55 +163,29 @@ def test_a_threshold_above_the_precision_of_a_rule_makes_nil(linker: EntityLinke
     ],
 )
 def test_rules_are_explained(linker: EntityLinker, mention: str, words: str) -> None:
-    """The explanation names the rule, and what namesakes lack."""
+    """The explanation names the rule, and what namesakes lack. What is left of 1 is the probability of NIL."""
     assert words in " ".join(explain_link(linker.link(mention), linker.calibration, linker.model))
-
-
-def test_probabilities_sum_to_less_than_one(linker: EntityLinker) -> None:
-    """What is left is the probability of NIL, with and without a rule."""
-    for mention in ("chickenpox", "Paris", "Springfield", "DOID:5844", "nothing like it"):
-        assert 0 <= sum(c.probability or 0 for c in linker.link(mention, limit=50).candidates) <= 1
+    assert 0 <= sum(c.probability or 0 for c in linker.link(mention, limit=50).candidates) <= 1
 
 
 OTHERS = ["Kiruna Iron Mine", "Blue Danube Waltz", "Hoover Dam", "Sahara Desert", "Panama Canal", "Standard Oil"]
 
 
 @pytest.mark.parametrize(
-    "word, other",
+    "pairs, excludes",
     [
-        ("hyperthyroidism", "hypothyroidism"),
-        ("intracellular", "extracellular"),
-        ("tachycardia", "bradycardia"),
-        ("asymptomatic", "symptomatic"),
-        ("irregular", "regular"),
-        ("prediabetes", "diabetes"),
-        ("arthritis", "arthrosis"),
-        ("nitrite", "nitrate"),
-        ("ethyl", "methyl"),
+        ("hyperthyroidism hypothyroidism/intracellular extracellular/tachycardia bradycardia/nitrite nitrate", True),
+        ("asymptomatic symptomatic/irregular regular/prediabetes diabetes/arthritis arthrosis/ethyl methyl", True),
+        ("merican american/nternational international/hypertension hypertenson/infraction infarction", False),
+        ("tumor tumour/united unitde/1990 1991/same same", False),
     ],
 )
-def test_prefixes_endings_and_negations_exclude(word: str, other: str) -> None:
-    """Neither word is a slip of the other, whichever comes first."""
-    assert exclude_each_other(word, other)
-    assert exclude_each_other(other, word)
-
-
-@pytest.mark.parametrize(
-    "word, other",
-    [
-        ("merican", "american"),
-        ("nternational", "international"),
-        ("hypertension", "hypertenson"),
-        ("infraction", "infarction"),
-        ("tumor", "tumour"),
-        ("united", "unitde"),
-        ("1990", "1991"),
-        ("same", "same"),
-    ],
-)
-def test_slips_and_spellings_do_not(word: str, other: str) -> None:
-    """A letter that is missing, swapped or spelt otherwise makes no other word."""
-    assert not exclude_each_other(word, other)
+def test_prefixes_endings_and_negations_exclude(pairs: str, excludes: bool) -> None:
+    """Neither word is a slip of the other, whichever comes first; a letter that is missing, swapped or spelt otherwise
+    makes no other word.
+    """
+    for word, other in (pair.split() for pair in pairs.split("/")):
+        assert exclude_each_other(word, other) is exclude_each_other(other, word) is excludes
 
 
 OPPOSITES = {
@@ -257,13 +236,11 @@ def made() -> dict[str, list[MadeMention]]:
     return found
 
 
-def test_every_kind_is_made(made: dict[str, list[MadeMention]]) -> None:
-    """Even a base of ten entities gives mentions of each."""
+def test_every_kind_is_made_and_its_right_answer_is_certain(made: dict[str, list[MadeMention]]) -> None:
+    """Even a base of ten entities gives mentions of each. None is a name of another entity, and a NIL mention of none
+    that is left in the base.
+    """
     assert [kind for kind, mentions in made.items() if not mentions] == []
-
-
-def test_no_mention_is_a_name_of_another_entity(made: dict[str, list[MadeMention]]) -> None:
-    """So its right answer is certain; a NIL mention is a name of none that is left in the base."""
     for mention in (one for mentions in made.values() for one in mentions):
         owners = {
             entity.entity_id
@@ -272,41 +249,29 @@ def test_no_mention_is_a_name_of_another_entity(made: dict[str, list[MadeMention
             if spelling_key(name) == spelling_key(mention.mention) and not mention.excludes(entity.entity_id, name)
         }
         assert owners <= {mention.entity_id}
-
-
-def test_nil_mentions_have_no_entity(made: dict[str, list[MadeMention]]) -> None:
-    """And the others have one."""
     for kind in KINDS:
         assert all((one.entity_id is None) is kind.name.startswith("nil") for one in made[kind.name])
 
 
 def test_an_alias_excludes_its_own_string_alone(made: dict[str, list[MadeMention]]) -> None:
-    """The other names of its entity stay."""
+    """The other names of its entity stay. A removed entity is excluded with all that share a name."""
     for one in made["alias"]:
         assert one.excludes(str(one.entity_id), one.mention)
         assert not one.excludes("other", one.mention)
         canonical = next(entity.names[0] for entity in ENTITIES_MENTION_KINDS if entity.entity_id == one.entity_id)
         assert not one.excludes(str(one.entity_id), canonical)
-
-
-def test_a_removed_entity_is_excluded_with_all_that_share_a_name(made: dict[str, list[MadeMention]]) -> None:
-    """Coca-Cola and anemia share a name here, so neither is left."""
     for one in made["nil removed"]:
         if one.mention in ("The Coca-Cola Company", "Coca-Cola"):
             assert one.excludes("6", "Coke")
             assert one.excludes("7", "chronic anemia")
 
 
-def test_mentions_are_seeded() -> None:
-    """The same seed gives the same mentions, another one others."""
+def test_mentions_are_seeded_and_a_slip_changes_one_longer_word() -> None:
+    """The same seed gives the same mentions, another one others. Digits and short words stay."""
     first, again, other = (make_mentions(ENTITIES_MENTION_KINDS, OWNERS, per_kind=5, seed=seed) for seed in (1, 1, 2))
 
     assert first == again
     assert first != other
-
-
-def test_a_slip_changes_one_longer_word_and_no_number() -> None:
-    """Digits and short words stay."""
     rng = random.Random(0)
     for _ in range(300):
         changed = slip("type 2 diabetes of 12 men", rng)

@@ -52,8 +52,8 @@ def test_names_alike_but_for_brackets_are_namesakes(linker: EntityLinker) -> Non
     assert linker.link("Kerkplein, Aarschot").candidates[0].entity_id == SQUARES[2]
 
 
-def test_a_wanted_type_decides_between_names_alike_but_for_brackets(shipped: Encoder) -> None:
-    """Those of other types do not share."""
+def test_a_wanted_type_and_popularity_decide_between_names_alike_but_for_brackets(shipped: Encoder) -> None:
+    """Those of other types do not share; popularity counts as between names that are equal."""
     types = {"Springfield (Ohio)": "GPE", "Springfield (Iowa)": "GPE", "Springfield (band)": "ORG", "Chicago": "GPE"}
     with EntityLinker.build(
         [Entity(name, name, (), (), (one,)) for name, one in types.items()], model=shipped
@@ -61,10 +61,6 @@ def test_a_wanted_type_decides_between_names_alike_but_for_brackets(shipped: Enc
         assert linker.link("Springfield", types=["ORG"]).entity_id == "Springfield (band)"
         assert linker.link("Springfield", types=["GPE"]).nil_reason is NilReason.AMBIGUOUS
         assert linker.link("Springfield").nil_reason is NilReason.AMBIGUOUS
-
-
-def test_popularity_decides_between_names_alike_but_for_brackets(shipped: Encoder) -> None:
-    """As between names that are equal."""
     entities = [Entity(name, name, popularity=10.0**i) for i, name in enumerate(SQUARES)]
     with EntityLinker.build([*entities, Entity("town", "Aarschot", popularity=5.0)], model=shipped) as linker:
         link = linker.link("Kerkplein")

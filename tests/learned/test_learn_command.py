@@ -57,16 +57,10 @@ def test_errors_name_the_option(run: Run, labelled: Path) -> None:
     assert "no batch with the key zz" in run("learn", "--undo", "zz").err
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("--list", "--undo", "1"), ("--list", "--again"), ("--undo", "1", "--add-aliases", "2")]
-)
-def test_options_that_do_not_go_together(run: Run, words: tuple[str, ...]) -> None:
-    """One of learn, list and undo is done at a time."""
-    assert run("learn", *words).status == 2
-
-
-def test_nothing_learned_is_said(run: Run) -> None:
-    """An empty list says so on stderr."""
+def test_options_that_do_not_go_together_and_nothing_learned(run: Run) -> None:
+    """One of learn, list and undo is done at a time. An empty list says so on stderr."""
+    for words in ((), ("--list", "--undo", "1"), ("--list", "--again"), ("--undo", "1", "--add-aliases", "2")):
+        assert run("learn", *words).status == 2
     listed = run("learn", "--list")
 
     assert (listed.status, listed.out) == (0, "")

@@ -1,6 +1,4 @@
-"""Files of labelled mentions.
-Learned names that become names of the base.
-"""
+"""Files of labelled mentions; learned names that become names of the base."""
 
 from __future__ import annotations
 
@@ -23,10 +21,17 @@ def read(folder: Path, text: str, name: str = "labelled.tsv") -> list[tuple[str,
 
 
 def test_pairs_with_header_nil_and_further_columns(tmp_path: Path) -> None:
-    """The header is left out, NIL and nothing are no entity, and repeated pairs are kept."""
+    """The header is left out, NIL and nothing are no entity, and repeated pairs are kept. A row without a mention or a
+    second column is an error, which names its line; so is a missing file.
+    """
     text = "mention\tid\nNYC\tQ60\textra\n\nNYC\tQ60\nthe mayor\tNIL\nhe\t\n"
 
     assert read(tmp_path, text) == [("NYC", "Q60", 2), ("NYC", "Q60", 4), ("the mayor", None, 5), ("he", None, 6)]
+    for line in ("NYC", "\tQ60", " \tQ60"):
+        with pytest.raises(FormatError, match=r"labelled\.tsv:2: expected a mention, a tab and an entity id"):
+            read(tmp_path, f"NYC\tQ60\n{line}\n")
+    with pytest.raises(FormatError, match=r"none\.tsv: cannot be read"):
+        list(read_labelled(tmp_path / "none.tsv"))
 
 
 def test_documents_with_spans_and_single_mentions(tmp_path: Path) -> None:
@@ -73,19 +78,6 @@ def test_bad_documents_name_their_line(tmp_path: Path, line: str, message: str) 
         read(tmp_path, '{"mention": "NYC", "id": "Q60"}\n' + line + "\n", "bad.jsonl")
 
 
-@pytest.mark.parametrize("line", ["NYC", "\tQ60", " \tQ60"])
-def test_bad_pairs_name_their_line(tmp_path: Path, line: str) -> None:
-    """A row without a mention or a second column is an error."""
-    with pytest.raises(FormatError, match=r"labelled\.tsv:2: expected a mention, a tab and an entity id"):
-        read(tmp_path, f"NYC\tQ60\n{line}\n")
-
-
-def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
-    """The error names the file."""
-    with pytest.raises(FormatError, match=r"none\.tsv: cannot be read"):
-        list(read_labelled(tmp_path / "none.tsv"))
-
-
 PAIRS = [("Gotham", "nyc")] * 3 + [("GOTHAM", "nyc"), ("the paper", "nyt"), ("the paper", "nyp"), ("Empire", "nys")]
 
 
@@ -100,13 +92,20 @@ def names(store: Path) -> dict[str, set[str]]:
 
 
 def test_names_that_were_seen_often_enough_are_added(linker: EntityLinker) -> None:
-    """The most frequent form of a name is added to its entity, and is exact from then on; no name of two is."""
+    """The most frequent form of a name is added to its entity, and is exact from then on; no name of two is.
+    Undone, the base has its own names alone; an undone undo brings them back.
+    """
+    before = linker.entity("nyc")
     learned = linker.learn(PAIRS, add_aliases=2)
 
     assert learned.batch.aliases == (("Gotham", "nyc"),)
     assert "Gotham" in linker.entity("nyc").aliases
     assert linker.known_names(["Gotham", "the paper", "Empire"]) == {"Gotham"}
     assert (linker.link("gotham").entity_id, linker.link("gotham").rule) == ("nyc", "exact name")
+    undone = linker.undo_learned(1)
+    assert linker.entity("nyc") == before
+    linker.undo_learned(undone.number)
+    assert "Gotham" in linker.entity("nyc").aliases
 
 
 def test_counts_of_earlier_batches_add_up(linker: EntityLinker) -> None:
@@ -115,16 +114,6 @@ def test_counts_of_earlier_batches_add_up(linker: EntityLinker) -> None:
     assert linker.learn([("Gotham", "nyc"), ("NYTimes", "nyt")], add_aliases=3).batch.aliases == ()
     assert linker.learn([("Gotham", "nyc"), ("NYTIMES", "nyt")], add_aliases=3).batch.aliases == (("Gotham", "nyc"),)
     assert linker.learn([("gotham", "nyc")], add_aliases=1).batch.aliases == ()
-
-
-def test_an_undo_removes_them(linker: EntityLinker, store_path: Path) -> None:
-    """Undone, the base has its own names alone; an undone undo brings them back."""
-    before = linker.entity("nyc")
-    linker.learn(PAIRS, add_aliases=2)
-    undone = linker.undo_learned(1)
-    assert linker.entity("nyc") == before
-    linker.undo_learned(undone.number)
-    assert "Gotham" in linker.entity("nyc").aliases
 
 
 def test_an_undo_leaves_names_that_the_base_has_itself(linker: EntityLinker) -> None:
@@ -189,22 +178,16 @@ def test_an_update_keeps_what_was_learned(base: Path, tmp_path: Path, model: Pat
 
 
 def test_a_rebuild_has_them_again(base: Path, tmp_path: Path, model: Path) -> None:
-    """A base that is loaded from the start has learned names and counts as before."""
+    """A base that is loaded from the start has learned names and counts as before, and they do not make a finished one
+    look unfinished. A deleted collection forgets.
+    """
     before = names(tmp_path / "store")
+    assert load_base(base, "base", store=tmp_path / "store", model=model).is_unchanged
     load_base(base, "base", store=tmp_path / "store", model=model, restart=True)
 
     assert names(tmp_path / "store") == before
     with EntityLinker.open("base", store=str(tmp_path / "store")) as linker:
         assert linker.link("the paper").learned[0].as_written == 3
-
-
-def test_a_load_of_the_same_base_is_still_nothing_to_do(base: Path, tmp_path: Path, model: Path) -> None:
-    """Learned names do not make a finished base look unfinished or edited."""
-    assert load_base(base, "base", store=tmp_path / "store", model=model).is_unchanged
-
-
-def test_a_deleted_collection_forgets(base: Path, tmp_path: Path, model: Path) -> None:
-    """`collections delete` deletes what was learned, too."""
     store = EdgeStore(tmp_path / "store")
     store.delete("base")
     store.close()

@@ -1,7 +1,4 @@
-"""From the ledger to counts of a name.
-Counts and the model's probabilities as one probability.
-A linker that learned: its links, at once and after it was opened again.
-"""
+"""A linker that learned: counts of a name, their probabilities with the model's, links at once and opened again."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from linker_base import ENTITIES, fill
 
 from pearl_qdrant import Entity, EntityLinker, Link, NilReason
 from pearl_qdrant.errors import EntityNotFoundError, LearningError, LinkerClosedError
-from pearl_qdrant.linking.learned.counts import PRIOR_WEIGHT, Counts, Observation, Outcome, name_of, posterior
 from pearl_qdrant.linking.learned.ledger import LearnedRow
+from pearl_qdrant.linking.learned.names import PRIOR_WEIGHT, Counts, Observation, Outcome, name_of, posterior
 from pearl_qdrant.linking.ranking.explain import explain_link
 
 
@@ -47,46 +44,31 @@ def test_letter_case_decides_which_forms_count(seen: str, mention: str, is_heard
     assert (counts((seen, "Q1", 1)).evidence(mention) is not None) is is_heard
 
 
-def test_names_without_letters_are_themselves() -> None:
+def test_names_without_letters_are_themselves_and_what_is_no_text_has_none() -> None:
     """An emoji and `++` have no spelling key, and are learned as they are."""
     known = counts(("🦄", "horse", 1), ("++", "plus", 1))
 
-    assert known.evidence("🦄") is not None
-    assert known.evidence("🐎") is None
-    assert known.evidence("--") is None
-
-
-@pytest.mark.parametrize("mention", [None, 3, "", "  ", "\ud800", "x" * 20_000])
-def test_what_is_no_text_has_no_name(mention: object) -> None:
-    """Nothing is looked up for what is no mention."""
-    assert name_of(mention) == ""
+    assert [known.evidence(one) is not None for one in ("🦄", "🐎", "--")] == [True, False, False]
+    assert [name_of(one) for one in (None, 3, "", "  ", "\ud800", "x" * 20_000)] == [""] * 6
 
 
 A, B = ("kb", "a"), ("kb", "b")
 
 
 def test_the_formula() -> None:
-    """The model is worth K observations: (n(e) + K p(e)) / (n + K)."""
-    after = posterior({A: 0.6, B: 0.3, None: 0.1}, [Observation(2, B), Observation(1)])
+    """The model is worth K observations: (n(e) + K p(e)) / (n + K). What a rejected entity loses, the others share as
+    they stood; if nothing else is left, it speaks for NIL.
+    """
+    prior, no_a = {A: 0.6, B: 0.3, None: 0.1}, Observation(1, excludes=frozenset((A,)).__contains__)
+    after = posterior(prior, [Observation(2, B), Observation(1)])
 
     assert after[A] == pytest.approx(PRIOR_WEIGHT * 0.6 / (3 + PRIOR_WEIGHT))
     assert after[B] == pytest.approx((2 + PRIOR_WEIGHT * 0.3) / (3 + PRIOR_WEIGHT))
     assert after[None] == pytest.approx((1 + PRIOR_WEIGHT * 0.1) / (3 + PRIOR_WEIGHT))
-
-
-def test_a_rejection_goes_to_the_others_in_proportion() -> None:
-    """What a rejected entity loses, the others share as they stood."""
-    after = posterior({A: 0.6, B: 0.3, None: 0.1}, [Observation(1, excludes=frozenset((A,)).__contains__)])
-
-    assert after[A] == pytest.approx(PRIOR_WEIGHT * 0.6 / (1 + PRIOR_WEIGHT))
-    assert after[B] / after[None] == pytest.approx(3)
-
-
-def test_if_all_are_rejected_it_is_nil() -> None:
-    """If nothing else is left, a rejection speaks for NIL."""
-    after = posterior({A: 1.0, None: 0.0}, [Observation(1, excludes=frozenset((A,)).__contains__)])
-
-    assert after[None] == pytest.approx(1 / (1 + PRIOR_WEIGHT))
+    rejected = posterior(prior, [no_a])
+    assert rejected[A] == pytest.approx(PRIOR_WEIGHT * 0.6 / (1 + PRIOR_WEIGHT))
+    assert rejected[B] / rejected[None] == pytest.approx(3)
+    assert posterior({A: 1.0, None: 0.0}, [no_a])[None] == pytest.approx(1 / (1 + PRIOR_WEIGHT))
 
 
 outcomes = st.sampled_from([A, B, ("other", "c"), None])
@@ -119,16 +101,14 @@ def probability(link: Link, entity_id: str) -> float:
 
 
 def test_an_accepted_link_is_the_answer_from_then_on(linker: EntityLinker) -> None:
-    """One accept makes an entity the answer that the search does not even find; its rule says so."""
+    """One accept makes an entity the answer that the search does not even find, with one candidate, too; its rule says
+    so. Learning NIL for a name makes it NIL, with the reason.
+    """
     batch = linker.accept("zzz qqq", "horse")
     link = linker.link("zzz qqq")
 
     assert (link.entity_id, link.rule, batch.number, batch.kind) == ("horse", "learned name", 1, "accept")
     assert [(one.entity_id, one.as_written) for one in link.learned] == [("horse", 1)]
-
-
-def test_a_learned_entity_that_the_search_did_not_find_becomes_a_candidate(linker: EntityLinker) -> None:
-    """With a limit of one candidate, the learned one is it."""
     linker.add([Entity(f"c{i}", f"Company {i}") for i in range(30)])
     before = linker.link("Company 7")
     linker.accept("Company 7", "mi")
@@ -138,10 +118,6 @@ def test_a_learned_entity_that_the_search_did_not_find_becomes_a_candidate(linke
     assert [c.entity_id for c in link.candidates] == ["mi"]
     assert link.canonical_name == "myocardial infarction"
     assert link.candidates[0].dense_score is None
-
-
-def test_a_name_that_was_never_linked_becomes_nil(linker: EntityLinker) -> None:
-    """Learning NIL for a name makes it NIL, with the reason."""
     assert linker.link("Big Apple").entity_id == "nyc"
     linker.accept("Big Apple", None)
     link = linker.link("Big Apple")
@@ -150,8 +126,10 @@ def test_a_name_that_was_never_linked_becomes_nil(linker: EntityLinker) -> None:
     assert link.rule == "learned name"
 
 
-def test_a_rejected_entity_gives_way(linker: EntityLinker) -> None:
-    """After a reject, the next candidate of the name is the answer."""
+def test_a_rejected_entity_gives_way_and_equal_counts_are_ambiguous(linker: EntityLinker) -> None:
+    """After a reject, the next candidate of the name is the answer. If a name meant two entities equally often, nothing
+    separates them but the order of `first`.
+    """
     before = linker.link("New York")
     linker.reject("New York", "nyc")
     link = linker.link("New York")
@@ -159,10 +137,6 @@ def test_a_rejected_entity_gives_way(linker: EntityLinker) -> None:
     assert (before.entity_id, link.entity_id) == ("nyc", "nys")
     assert probability(link, "nyc") < probability(before, "nyc")
     assert link.learned[0].rejected == 1
-
-
-def test_equal_counts_are_ambiguous(linker: EntityLinker) -> None:
-    """If a name meant two entities equally often, nothing separates them but the order of `first`."""
     linker.learn([("the city paper", "nyt"), ("the city paper", "nyp")] * 20)
 
     link = linker.link("the city paper", threshold=0.6)
@@ -171,24 +145,17 @@ def test_equal_counts_are_ambiguous(linker: EntityLinker) -> None:
     assert linker.link("the city paper", on_tie="first").entity_id in ("nyt", "nyp")
 
 
-def test_a_type_filter_still_applies(linker: EntityLinker) -> None:
-    """A learned entity without the wanted type does not count; with it, it does."""
+def test_a_learned_entity_counts_if_it_is_there_and_has_the_type(linker: EntityLinker) -> None:
+    """Without the wanted type it does not count. If it is deleted, the model decides again, until it comes back."""
     linker.accept("zzz qqq", "nyt")
 
     assert linker.link("zzz qqq", types=["GPE"]).rule != "learned name"
     assert linker.link("zzz qqq", types=["newspaper"]).entity_id == "nyt"
     assert linker.link("zzz qqq", types=["GPE"], type_mode="off").entity_id == "nyt"
-
-
-def test_an_entity_that_was_deleted_does_not_count(linker: EntityLinker) -> None:
-    """If a learned entity is deleted, the model decides again; if it comes back, it counts again."""
-    linker.accept("zzz qqq", "horse")
-    linker.delete(["horse"])
-    deleted = linker.link("zzz qqq")
-    linker.add([Entity("horse", "unicorn")])
-
-    assert deleted.rule != "learned name"
-    assert linker.link("zzz qqq").entity_id == "horse"
+    linker.delete(["nyt"])
+    assert linker.link("zzz qqq").rule != "learned name"
+    linker.add([Entity("nyt", "The New York Times")])
+    assert linker.link("zzz qqq").entity_id == "nyt"
 
 
 def test_what_was_learned_is_there_when_it_is_opened_again(store_path: Path) -> None:
@@ -213,8 +180,8 @@ def test_every_linker_of_the_process_knows_it_at_once(store_path: Path, linker: 
         assert linker.link("zzz qqq").learned == other.link("zzz qqq").learned == ()
 
 
-def test_explain_shows_the_counts(linker: EntityLinker) -> None:
-    """`--explain` says that the name was learned, and how often it meant what."""
+def test_explain_shows_the_counts_and_annotate_uses_them(linker: EntityLinker) -> None:
+    """`--explain` says that the name was learned, and how often it meant what. It is found in running text, too."""
     linker.learn([("the paper", "nyt")] * 3 + [("The Paper", None), ("the paper", "nyp")])
     linker.reject("the paper", "nyp")
     lines = explain_link(linker.link("the paper"), linker.calibration)
@@ -225,10 +192,6 @@ def test_explain_shows_the_counts(linker: EntityLinker) -> None:
         "learned: nyp: 1 as written, 1 rejected",
         "learned: NIL: 1 in other forms",
     ]
-
-
-def test_annotate_uses_what_was_learned(linker: EntityLinker) -> None:
-    """A learned name is found and linked in running text, too."""
     linker.learn([("Gotham", "nyc")] * 5)
     found = linker.annotate("She left Gotham in May.")
 
@@ -250,7 +213,7 @@ def test_several_collections_learn_apart(tmp_path: Path, model: Path) -> None:
 
 
 def test_bad_arguments_are_errors(linker: EntityLinker) -> None:
-    """Unknown ids and mentions that are no text are refused, and nothing is learned."""
+    """Unknown ids and mentions that are no text are refused, and nothing is learned; so it is after close."""
     with pytest.raises(EntityNotFoundError, match="No entity 'nobody' in base"):
         linker.accept("NYC", "nobody")
     with pytest.raises(EntityNotFoundError, match="No entity 'nobody' in base"):
@@ -260,11 +223,6 @@ def test_bad_arguments_are_errors(linker: EntityLinker) -> None:
             linker.accept(mention, "nyc")
 
     assert linker.learned_batches() == ()
-
-
-def test_a_closed_linker_learns_nothing(store_path: Path) -> None:
-    """After close, learning is an error like any other use."""
-    linker = EntityLinker.open("base", store=str(store_path))
     linker.close()
     for use in (lambda: linker.accept("a", "nyc"), lambda: linker.learn([("a", "nyc")]), linker.learned_batches):
         with pytest.raises(LinkerClosedError):

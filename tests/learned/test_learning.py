@@ -1,6 +1,4 @@
-"""The ledger of learned names: which batches count.
-Learning labelled mentions, listing and undoing.
-"""
+"""The ledger of learned names: which batches count; learning labelled mentions, listing and undoing."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import LearningError, StoreFullError
-from pearl_qdrant.linking.calibration.labels import Label, with_learned
+from pearl_qdrant.linking.calibration.calibrate import Label, with_learned
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames
-from pearl_qdrant.store.edge.ledger import LEDGER_FILE
+from pearl_qdrant.store.edge.content import LEDGER_FILE
 from pearl_qdrant.store.edge.store import EdgeStore
 
 
@@ -93,37 +91,28 @@ def test_a_damaged_line_in_the_middle_is_named(at: int) -> None:
 
 
 def test_an_undone_batch_does_not_count_until_the_undo_is_undone() -> None:
-    """An undo can be undone, and that too."""
+    """An undo can be undone, and that too. If another base has the name of the collection, its batches do not count."""
     first, second, third = batch("a", 1, ("x", "Q1", 1)), undo("b", 2, "a"), undo("c", 3, "b")
 
     assert effective(parse(first, second)) == []
     assert effective(parse(first, second, third)) == ["a"]
     assert effective(parse(first, second, third, undo("d", 4, "c"))) == []
     assert effective(parse(third, second, first)) == ["a"], "a server may give them in another order"
-
-
-def test_a_batch_of_another_base_does_not_count() -> None:
-    """If another base is loaded under the name of the collection, its ids mean something else."""
     assert effective(parse(batch("a", 1, ("x", "Q1", 1), kb="other"))) == []
 
 
 def test_batches_that_share_a_number_are_told_apart_by_their_keys() -> None:
-    """Two processes that learned at the same time are both kept, and the error names the keys."""
+    """Two processes that learned at the same time are both kept; the error names the keys, or that there is none."""
     ledger = parse(batch("a", 1, ("x", "Q1", 1)), batch("b", 1, ("x", "Q2", 1)))
 
     assert effective(ledger) == ["a", "b"]
     with pytest.raises(LearningError, match=r"several batches with the number 1,.*a, b"):
         ledger.find(1, "base")
     assert ledger.find("b", "base").key == "b"
-
-
-@pytest.mark.parametrize("find", [lambda one: one.find(7, "base"), lambda one: one.find("zz", "base")])
-def test_a_batch_that_is_not_there_is_an_error(find: object) -> None:
-    """The error says which batches there are."""
-    with pytest.raises(LearningError, match="no batch"):
-        find(parse(batch("a", 1)))  # type: ignore[operator]
-    with pytest.raises(LearningError, match="no batch"):
-        find(parse())  # type: ignore[operator]
+    for one in (ledger, parse()):
+        for wanted in (7, "zz"):
+            with pytest.raises(LearningError, match="no batch"):
+                one.find(wanted, "base")
 
 
 def test_damage_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -149,7 +138,7 @@ PAIRS = [("Gotham", "nyc"), ("Gotham", "nyc"), ("the paper", "nyt"), ("he", None
 
 
 def test_a_file_becomes_a_batch_with_its_counts(tmp_path: Path, linker: EntityLinker) -> None:
-    """The batch says where it is from, and how many mentions and names it has."""
+    """The batch says where it is from, and how many mentions and names it has. The list needs no model."""
     path = tmp_path / "labelled.tsv"
     path.write_text("".join(f"{mention}\t{key or 'NIL'}\n" for mention, key in PAIRS), encoding="utf-8")
     batch = linker.learn(path).batch
@@ -159,6 +148,8 @@ def test_a_file_becomes_a_batch_with_its_counts(tmp_path: Path, linker: EntityLi
     assert linker.link("Gotham").entity_id == "nyc"
     assert linker.link("he").entity_id is None
     assert linker.learned_batches() == (batch,)
+    linker.close()
+    assert learned_batches("base", store=str(tmp_path / "store")) == (batch,)
 
 
 def test_unknown_ids_are_an_error_or_left_out(tmp_path: Path, linker: EntityLinker) -> None:
@@ -222,14 +213,6 @@ def test_an_undo_restores_the_answers(linker: EntityLinker) -> None:
     assert linker.link("Gotham").entity_id == "nyc"
 
 
-def test_the_list_needs_no_model(store_path: Path) -> None:
-    """What was learned can be listed by the name of the collection."""
-    with EntityLinker.open("base", store=str(store_path)) as linker:
-        linker.learn(PAIRS, source="news")
-
-    assert [(one.number, one.source) for one in learned_batches("base", store=str(store_path))] == [(1, "news")]
-
-
 def test_a_full_disk_leaves_nothing_half_learned(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the ledger cannot be written, the linker answers as before, and learns later."""
 
@@ -237,7 +220,7 @@ def test_a_full_disk_leaves_nothing_half_learned(linker: EntityLinker, monkeypat
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pearl_qdrant.store.edge.ledger.os.fsync", full)
+        patch.setattr("pearl_qdrant.store.edge.content.os.fsync", full)
         with pytest.raises(StoreFullError):
             linker.learn(PAIRS)
         with pytest.raises(StoreFullError):

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from linker_base import ENTITIES
+from linker_base import ENTITIES, fill_server
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, append_batch, read_ledger
-from pearl_qdrant.store.points import name_points, names_of
 from pearl_qdrant.store.protocol import Store
-from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.server.store import ServerStore
 
 
@@ -25,14 +21,7 @@ from pearl_qdrant.store.server.store import ServerStore
 def server(model: Path) -> Iterator[QdrantDouble]:
     """A server with the collection `base`."""
     with QdrantDouble() as double:
-        store = ServerStore.connect(double.url)
-        encoder = load_encoder(str(model), device="cpu")
-        made = Manifest.for_model(encoder.info, collection="base", kb="base")
-        collection = store.create(made.model_copy(update={"model": str(model), "state": "ready"}))
-        encoded = encoder.encode([name for entity in ENTITIES for name in entity.names()])
-        points = name_points("base", names_of(ENTITIES), encoded)
-        collection.upsert(points, encoded.vectors, np.asarray(encoded.encodable))
-        store.close()
+        fill_server(double.url, "base", str(model), ENTITIES)
         yield double
 
 
@@ -85,7 +74,7 @@ def test_a_process_that_dies_while_it_learns_leaves_nothing(
     server: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If only some parts of a batch arrive, none of them counts."""
-    monkeypatch.setattr("pearl_qdrant.store.server.ledger.PART_BYTES", 10)
+    monkeypatch.setattr("pearl_qdrant.store.server.collection.PART_BYTES", 10)
     store, other = two(server)
     other.close()
     collection = store.open("base")

@@ -24,3 +24,11 @@ def linker(store_path: Path) -> Iterator[EntityLinker]:
     """A linker over the collection `base`."""
     with EntityLinker.open("base", store=str(store_path), threshold=0.0) as opened:
         yield opened
+
+
+@pytest.fixture
+def own(tmp_path: Path, model: Path) -> Iterator[EntityLinker]:
+    """A linker over a collection `base` in `tmp_path`, which a test may change."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as opened:
+        yield opened

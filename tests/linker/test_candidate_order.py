@@ -12,13 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.calibration.held_out import Samples
+from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.candidates import MORE, _group_by_entity
-from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.ranking.features import FEATURES, NIL_FEATURES
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
-from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, rerank, score_names
+from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, decide, rerank, score_names
 from pearl_qdrant.store.schema import NamePoint
 
 BY_SPELLING = Scorer(RankingModel.from_names({"lexical": 1.0}, {}, {}), 0.0, 0.0)
@@ -72,6 +70,7 @@ def test_tied_candidates_come_first(logits: list[float]) -> None:
 @settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(logit_lists, st.lists(st.integers(-7, 7).map(lambda n: 10 * n * STEP), min_size=10, max_size=10))
 @example(STRADDLING, [0.0] * 10)
+@example([0.5] * 12, [3.0] * 10)
 @example([0.5] * 12, [0.0] * 9 + [-0.1])
 def test_the_same_holds_after_reranking(logits: list[float], scores: list[float]) -> None:
     """The order is right for all candidates, including those that were not reranked."""
@@ -110,16 +109,6 @@ def test_a_candidate_with_a_low_rerank_score_falls_behind_others() -> None:
     probabilities = [candidate.probability or 0.0 for candidate in link.candidates]
     assert probabilities == sorted(probabilities, reverse=True)
     assert math.fsum(after.logits) == pytest.approx(math.fsum(before.logits)), "the odds against NIL stay"
-
-
-def test_a_candidate_that_was_not_reranked_may_share_a_tie() -> None:
-    """Twelve entities with one name are tied, and stay tied if a reranker gives them equal scores."""
-    before = scored([0.5] * 12)
-
-    after = rerank(before, Scores(**dict.fromkeys("abcdefghij", 3.0)), "y")
-
-    assert [entity.tie for entity in before.found] == [True] * 12
-    assert [entity.tie for entity in after.found] == [True] * 12
 
 
 @pytest.mark.parametrize("scores", [[1.0], [1.0, float("nan")], [1.0, 2.0, 3.0], [float("inf"), 0.0]])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from qdrant_double import QdrantDouble
@@ -60,16 +60,46 @@ def linker(store: Store, encoder: Encoder) -> EntityLinker:
     return made
 
 
+class Server(NamedTuple):
+    """A double of a server with the collection, a linker over it, and the searches of each request so far."""
+
+    double: QdrantDouble
+    linker: EntityLinker
+    encoder: Watched
+    sizes: list[int]
+
+
+@pytest.fixture
+def server(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server whose requests are counted."""
+    with QdrantDouble() as double:
+        watched, sizes = Watched(encoder), list[int]()
+        remote = linker(ServerStore.connect(double.url), watched)
+        answer = double.answer
+
+        def counted(method: str, path: str, body: bytes) -> Any:
+            if path.endswith("/query/batch"):
+                sizes.append(len(json.loads(body)["searches"]))
+            return answer(method, path, body)
+
+        monkeypatch.setattr(double, "answer", counted)
+        watched.threads.clear()
+        yield Server(double, remote, watched, sizes)
+        remote.close()
+
+
+def no_threads(kind: str) -> bool:
+    """Whether no thread of this kind is left."""
+    return not any(thread.name.startswith(f"pearl-qdrant-{kind}") for thread in threading.enumerate())
+
+
 def test_a_batch_over_http_answers_as_the_embedded_store(
-    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, server: Server, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both stores give the same links for every mention, in order, also among invalid ones."""
     monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 16)
     mentions = [f"w{i % 20} time" if i % 7 else None for i in range(40)]
-    with QdrantDouble() as double:
-        remote = linker(ServerStore.connect(double.url), encoder)
-        theirs = list(remote.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
-        remote.close()
+    theirs = list(server.linker.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
     embedded = linker(EdgeStore(tmp_path / "store"), encoder)
     ours = list(embedded.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
     embedded.close()
@@ -79,92 +109,57 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
     assert [link.probability for link in theirs] == pytest.approx([link.probability for link in ours], abs=1e-4)
 
 
-def test_slices_are_searched_at_the_same_time(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_are_searched_at_the_same_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second search is sent before the first one is answered, and answers keep their order."""
     monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 4)
     mentions = [f"w{i} time" for i in range(12)]
-    with QdrantDouble() as double:
-        remote = linker(ServerStore.connect(double.url), encoder)
-        alone = [remote.link(mention, threshold=0.0).entity_id for mention in mentions]
-        both = threading.Barrier(2)
-        answer, lock, n_held = double.answer, threading.Lock(), 0
+    alone = [server.linker.link(mention, threshold=0.0).entity_id for mention in mentions]
+    both = threading.Barrier(2)
+    answer, lock, n_held = server.double.answer, threading.Lock(), 0
 
-        def held(method: str, path: str, body: bytes) -> Any:
-            nonlocal n_held
-            with lock:
-                n_held += path.endswith("/query/batch")
-                is_first = path.endswith("/query/batch") and n_held <= 2
-            if is_first:
-                both.wait(timeout=30)
-            return answer(method, path, body)
+    def held(method: str, path: str, body: bytes) -> Any:
+        nonlocal n_held
+        with lock:
+            n_held += path.endswith("/query/batch")
+            is_first = path.endswith("/query/batch") and n_held <= 2
+        if is_first:
+            both.wait(timeout=30)
+        return answer(method, path, body)
 
-        monkeypatch.setattr(double, "answer", held)
-        together = [link.entity_id for link in remote.link_batch(mentions, threshold=0.0)]
-        remote.close()
+    monkeypatch.setattr(server.double, "answer", held)
+    together = [link.entity_id for link in server.linker.link_batch(mentions, threshold=0.0)]
 
     assert not both.broken
     assert together == alone
 
 
-def test_a_repeated_mention_is_searched_once(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_mention_is_searched_once(server: Server) -> None:
     """The same string in a batch for a server is one query, and each place has its answer."""
-    with QdrantDouble() as double:
-        remote = linker(ServerStore.connect(double.url), encoder)
-        answer, sizes = double.answer, []
+    links = list(server.linker.link_batch(["w1 time", "w2 time"] * 40, threshold=0.0))
 
-        def counted(method: str, path: str, body: bytes) -> Any:
-            if path.endswith("/query/batch"):
-                sizes.append(len(json.loads(body)["searches"]))
-            return answer(method, path, body)
-
-        monkeypatch.setattr(double, "answer", counted)
-        links = list(remote.link_batch(["w1 time", "w2 time"] * 40, threshold=0.0))
-        remote.close()
-
-    assert max(sizes) <= 4, "two mentions, at most two searches of each in one request"
+    assert max(server.sizes) <= 4, "two mentions, at most two searches of each in one request"
     assert [link.entity_id for link in links] == ["E1", "E2"] * 40
 
 
-def test_names_of_the_base_are_one_request_and_are_not_encoded(
-    encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_the_base_are_one_request_and_are_not_encoded(server: Server) -> None:
     """A batch of names is looked up by one request; what is no name is encoded and searched after it."""
-    with QdrantDouble() as double:
-        watched = Watched(encoder)
-        remote = linker(ServerStore.connect(double.url), watched)
-        answer, sizes = double.answer, []
-        names = [f"w{i} post" for i in range(30)]
-        watched.threads.clear()
+    names = [f"w{i} post" for i in range(30)]
+    links = list(server.linker.link_batch(names))
+    assert (server.sizes, server.encoder.threads) == ([30], [])
 
-        def counted(method: str, path: str, body: bytes) -> Any:
-            if path.endswith("/query/batch"):
-                sizes.append(len(json.loads(body)["searches"]))
-            return answer(method, path, body)
-
-        monkeypatch.setattr(double, "answer", counted)
-        links = list(remote.link_batch(names))
-        n_encoded = len(watched.threads)
-        n_requests = list(sizes)
-        whole = list(remote.link_batch(names, limit=10))
-        remote.close()
-
-    assert (n_requests, n_encoded) == ([30], 0)
-
+    whole = list(server.linker.link_batch(names, limit=10))
     assert [link.entity_id for link in links] == [link.entity_id for link in whole] == [f"E{i}" for i in range(30)]
     assert [link.probability for link in links] == pytest.approx([link.probability for link in whole], abs=1e-6)
 
 
-def test_an_error_of_a_search_is_raised(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_search_is_raised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refused search ends the batch with its error, and no thread is left."""
     monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 8)
-    with QdrantDouble() as double:
-        remote = linker(ServerStore.connect(double.url), encoder)
-        double.faults = [Fault("status", match="POST .*/query/batch$", status=400) for _ in range(9)]
-        with pytest.raises(StoreRejectedError):
-            list(remote.link_batch([f"w{i} time" for i in range(30)]))
-        remote.close()
+    server.double.faults = [Fault("status", match="POST .*/query/batch$", status=400) for _ in range(9)]
+    with pytest.raises(StoreRejectedError):
+        list(server.linker.link_batch([f"w{i} time" for i in range(30)]))
 
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pearl-qdrant-link")]
+    assert no_threads("link")
 
 
 def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder: Encoder) -> None:
@@ -193,7 +188,7 @@ def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
         next(batches)
 
     assert [len(batch) for batch in got] == [8, 8]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pearl-qdrant-encode")]
+    assert no_threads("encode")
 
 
 def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
@@ -202,7 +197,7 @@ def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
     next(batches)
     batches.close()  # type: ignore[attr-defined]
 
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pearl-qdrant-encode")]
+    assert no_threads("encode")
 
 
 def test_threads_of_a_link_know_what_the_caller_knows(encoder: Encoder) -> None:

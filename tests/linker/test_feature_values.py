@@ -8,13 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pearl_qdrant.linking.decision import decide
-from pearl_qdrant.linking.ranking.edit_features import edit_similarity
-from pearl_qdrant.linking.ranking.features import FEATURES, MARGINS, NIL_FEATURES
-from pearl_qdrant.linking.ranking.model import MOST_MARGIN, Calibration, RankingModel, with_margins
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    MARGINS,
+    MOST_MARGIN,
+    NIL_FEATURES,
+    Calibration,
+    RankingModel,
+    with_margins,
+)
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredEntity, ScoredMention, Scorer
-from pearl_qdrant.linking.ranking.scoring import score_names
-from pearl_qdrant.linking.ranking.string_features import string_features
+from pearl_qdrant.linking.ranking.scoring import decide, score_names
+from pearl_qdrant.linking.ranking.string_features import edit_similarity, string_features
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
@@ -43,20 +48,15 @@ def nil_features(one: ScoredMention) -> dict[str, float]:
 
 
 def test_a_cosine_is_relative_to_unrelated_names() -> None:
-    """If unrelated names have a cosine of 0.8, a cosine of 0.9 counts as 0.5."""
+    """If unrelated names have a cosine of 0.8, 0.9 counts as 0.5. Without a cosine the lexical score replaces it."""
     found = features(scored("x", [name(0, dense=0.9)], baseline=0.8).found[0])
     below = features(scored("x", [name(0, dense=0.6)], baseline=0.8).found[0])
 
     assert found["dense"] == pytest.approx(0.5)
     assert found["dense_squared"] == pytest.approx(0.25)
     assert (below["dense"], below["dense_squared"]) == (pytest.approx(-1.0), 0.0)
-
-
-def test_a_name_without_a_vector_counts_by_its_spelling() -> None:
-    """Without a cosine the lexical score replaces it; more than 0.5 of it adds less."""
-    found = features(scored("x", [name(0, dense=None, lexical=0.7)], baseline=0.8).found[0])
-
-    assert (found["dense"], found["lexical"], found["some_lexical"]) == (0.7, 0.7, 0.5)
+    without = features(scored("x", [name(0, dense=None, lexical=0.7)], baseline=0.8).found[0])
+    assert (without["dense"], without["lexical"], without["some_lexical"]) == (0.7, 0.7, 0.5), "above 0.5 it adds less"
 
 
 def test_the_background_is_the_mean_of_candidates_6_to_10() -> None:
@@ -82,11 +82,7 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
         **dict.fromkeys(("margin", "coverage_margin"), 0.0),
         "few_names": 1.0,
     }
-
-
-def test_the_size_of_the_base_counts_by_its_logarithm() -> None:
-    """The feature is a tenth of the natural logarithm."""
-    assert nil_features(scored("x", [], log_size=12.5))["log_size"] == 1.25
+    assert nil_features(scored("x", [], log_size=12.5))["log_size"] == 1.25, "a tenth of the logarithm"
 
 
 def test_margins_say_less_among_few_names() -> None:
@@ -132,11 +128,9 @@ def test_a_misspelt_word_that_the_base_does_not_have_counts_as_one() -> None:
     """A slip in an unknown word, in a short one, by a swap; the vector of such a word means little."""
 
     def of(mention: str, called: str, known: dict[str, float] | None = None) -> dict[str, float]:
-        names = [name(0, dense=0.2, called=called)]
-        query, scorer = LinkQuery(1), Scorer(NOTHING, 0.0, 0.0)
-        one = score_names(
-            mention, [_with_similarity(mention, each) for each in names], None, query, scorer, known or {}
-        )
+        similarity = edit_similarity(string_features(mention).joined, string_features(called).joined)
+        names = [replace(name(0, dense=0.2, called=called), edit_similarity=similarity)]
+        one = score_names(mention, names, None, LinkQuery(1), Scorer(NOTHING, 0.0, 0.0), known or {})
         found = features(one.found[0])
         return {key: found[key] for key in ("unknown_slip", "unknown_gap", "swap") if found[key]}
 
@@ -147,12 +141,6 @@ def test_a_misspelt_word_that_the_base_does_not_have_counts_as_one() -> None:
     assert of("Kilkenjy", "Kilkenny", {"kilkenjy": 0.4}) == {}
     assert of("hepatitis Z", "hepatitis B") == {}
     assert of("Mexico", "Mexico") == {}
-
-
-def _with_similarity(mention: str, one: MatchedName) -> MatchedName:
-    """A found name with its edit similarity, as the search gives it."""
-    joined = string_features(mention).joined, string_features(one.point.name).joined
-    return replace(one, edit_similarity=edit_similarity(*joined))
 
 
 @pytest.mark.parametrize(

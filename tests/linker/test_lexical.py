@@ -14,8 +14,7 @@ from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import string_features as facts
 from pearl_qdrant.linking.ranking.candidate_features import type_agreement, type_gaps
-from pearl_qdrant.linking.ranking.features import SIGNS
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import SIGNS, Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
@@ -73,10 +72,14 @@ def test_marks_that_are_letters_distinguish_names(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, folded", [("Malcolm X", "malcolm x"), ("vitamin V", "vitamin v"), ("I, Robot", "i robot")]
+    "name, folded",
+    [
+        *(("Malcolm X", "malcolm x"), ("vitamin V", "vitamin v"), ("I, Robot", "i robot")),
+        *(("Paris*", "paris"), ("COVID-19", "covid 19"), ("A+B", "a b"), ("#1", "1")),
+    ],
 )
-def test_single_letters_stay_letters(name: str, folded: str) -> None:
-    """A single Roman digit is a letter, unless the word before announces a number."""
+def test_single_letters_stay_letters_and_signs_separate_words(name: str, folded: str) -> None:
+    """A single Roman digit is a letter, unless the word before announces a number; most signs are punctuation."""
     assert fold_name(name) == folded
 
 
@@ -87,12 +90,6 @@ def test_single_letters_stay_letters(name: str, folded: str) -> None:
 def test_signs_that_tell_names_apart_stay(one: str, other: str) -> None:
     """A plus, sharp, star or minus at the end of a word is a word of its own."""
     assert fold_name(one) != fold_name(other)
-
-
-@pytest.mark.parametrize("name, folded", [("Paris*", "paris"), ("COVID-19", "covid 19"), ("A+B", "a b"), ("#1", "1")])
-def test_other_signs_separate_words(name: str, folded: str) -> None:
-    """Signs between and before words, and marks of footnotes, are punctuation."""
-    assert fold_name(name) == folded
 
 
 def test_a_long_run_of_marks_is_folded_in_linear_time() -> None:
@@ -152,7 +149,7 @@ def test_rare_words_weigh_more() -> None:
 
 
 def test_an_idf_table_survives_being_written() -> None:
-    """The stored table equals the computed one; a damaged one is refused."""
+    """The stored table equals the computed one; a damaged one, or one of another length, is refused."""
     idf = IdfTable.from_names(NAMES)
     rows = ngram_rows(NAMES)
 
@@ -160,6 +157,8 @@ def test_an_idf_table_survives_being_written() -> None:
     for damaged in ("", "AAAA", idf.to_text()[:-400]):
         with pytest.raises(ValueError, match=r"IDF table|base64|Incorrect padding|Invalid"):
             IdfTable.from_text(damaged)
+    with pytest.raises(ValueError, match=f"has {BUCKETS} bytes"):
+        IdfTable(np.zeros(3, np.uint8))
 
 
 def test_scores_equal_a_plain_loop() -> None:
@@ -271,9 +270,3 @@ def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
         assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_margin"] > 0
     with pytest.raises(ValueError, match="unknown feature 'dens'"):
         RankingModel.from_json('{"features": {"dens": 1}, "decision": {}, "nil_features": {}}')
-
-
-def test_a_table_of_another_size_is_refused() -> None:
-    """Bytes of another length are not an IDF table."""
-    with pytest.raises(ValueError, match=f"has {BUCKETS} bytes"):
-        IdfTable(np.zeros(3, np.uint8))

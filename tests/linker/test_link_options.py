@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import fields
 from typing import cast
 
@@ -24,7 +25,9 @@ def test_every_option_is_a_keyword_argument(options: type, keywords: type) -> No
 
 
 def test_an_object_links_as_keyword_arguments_do(linker: EntityLinker) -> None:
-    """I may keep my options in one object, and replace one of them for a call."""
+    """I may keep my options in one object, and replace one of them for a call; asyncio gives the same links, from any
+    kind of iterable. So it is with passages.
+    """
     options = LinkOptions(types=["state"], type_mode="soft", limit=2)
     by_keywords = linker.link("New York", types=["state"], type_mode="soft", limit=2)
 
@@ -32,27 +35,25 @@ def test_an_object_links_as_keyword_arguments_do(linker: EntityLinker) -> None:
     assert list(linker.link_batch(["New York"], options)) == [by_keywords]
     assert asyncio.run(linker.alink("New York", options)) == by_keywords
     assert len(linker.link("New York", options, limit=1).candidates) == 1
-    assert asyncio.run(first(linker, options)) == by_keywords
+
+    async def stream() -> AsyncIterator[str]:
+        for mention in ("New York", "NYC", "zzz"):
+            yield mention
+
+    async def batches() -> list[list[Link]]:
+        of_list = [link async for link in linker.alink_batch(["New York", "NYC", "zzz"], options)]
+        return [of_list, [link async for link in linker.alink_batch(stream(), options)]]
+
+    assert asyncio.run(batches()) == [[by_keywords, linker.link("NYC", options), linker.link("zzz", options)]] * 2
+    of_text = AnnotateOptions(on_tie="first", include_nil=True)
+    annotated = linker.annotate("We saw New York.", on_tie="first", include_nil=True)
+    assert annotated
+    assert linker.annotate("We saw New York.", of_text) == annotated
+    assert list(linker.annotate_batch(["We saw New York."], of_text)) == [annotated]
 
 
-async def first(linker: EntityLinker, options: LinkOptions) -> Link:
-    """The link of one mention, by the asynchronous batch."""
-    (link,) = [link async for link in linker.alink_batch(["New York"], options)]
-    return link
-
-
-def test_an_object_annotates_as_keyword_arguments_do(linker: EntityLinker) -> None:
-    """The same for passages."""
-    options = AnnotateOptions(on_tie="first", include_nil=True)
-    by_keywords = linker.annotate("We saw New York.", on_tie="first", include_nil=True)
-
-    assert by_keywords
-    assert linker.annotate("We saw New York.", options) == by_keywords
-    assert list(linker.annotate_batch(["We saw New York."], options)) == [by_keywords]
-
-
-def test_options_are_checked_when_they_are_made() -> None:
-    """A wrong option is an error where I write it, which names the value."""
+def test_options_are_checked_when_they_are_made(linker: EntityLinker) -> None:
+    """A wrong option is an error where I write it, which names the value; so is a misspelt keyword."""
     with pytest.raises(ValueError, match="limit must be at least 1, not 0"):
         LinkOptions(limit=0)
     with pytest.raises(ValueError, match="type_mode is 'hard', 'soft' or 'off', not 'firm'"):
@@ -62,9 +63,5 @@ def test_options_are_checked_when_they_are_made() -> None:
     with pytest.raises(ValueError, match="on_tie is 'canonical', 'null' or 'first', not 'last'"):
         LinkOptions(on_tie=cast("OnTie", "last"))
     assert LinkOptions(types="GPE") == LinkOptions(types=["GPE"])
-
-
-def test_a_misspelt_keyword_is_refused(linker: EntityLinker) -> None:
-    """A typo is an error that names it."""
     with pytest.raises(TypeError, match="treshold"):
         linker.link("x", treshold=0.5)  # type: ignore[call-arg]

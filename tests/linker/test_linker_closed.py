@@ -1,6 +1,4 @@
-"""Using a linker after it was closed: one clear error from every method, also from streams.
-Invalid and unusual arguments of the linker: refused at the call, independent of the rest.
-"""
+"""A closed linker: one clear error from every method, also from streams. And arguments that are refused at the call."""
 
 from __future__ import annotations
 
@@ -20,18 +18,10 @@ from pearl_qdrant.linking.mention_stream import BATCH
 from pearl_qdrant.linking.reading_linker import ASYNC_BATCH
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> str:
-    """A store with the collection `base`."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "base", str(model), ENTITIES)
-    return str(path)
-
-
 @pytest.fixture
-def linker(store: str) -> Iterator[EntityLinker]:
-    """A linker over the collection `base`."""
-    with EntityLinker.open("base", store=store, threshold=0.0) as opened:
+def linker(store_path: Path) -> Iterator[EntityLinker]:
+    """A linker over the collection `base`, for each test its own."""
+    with EntityLinker.open("base", store=str(store_path), threshold=0.0) as opened:
         yield opened
 
 
@@ -163,7 +153,7 @@ def test_an_error_of_the_callers_iterator_is_not_changed(linker: EntityLinker) -
 
 
 def test_an_abandoned_stream_leaves_the_linker_usable(linker: EntityLinker) -> None:
-    """A generator, plain or asynchronous, may be closed early."""
+    """A generator, plain or asynchronous, may be closed early, and a task cancelled."""
     links = linker.link_batch(["NYC"] * 10)
     next(links)
     links.close()  # type: ignore[attr-defined]
@@ -173,14 +163,7 @@ def test_an_abandoned_stream_leaves_the_linker_usable(linker: EntityLinker) -> N
             return link.entity_id
         return None
 
-    assert asyncio.run(first()) == "nyc"
-    assert linker.link("NYC").entity_id == "nyc"
-
-
-def test_a_cancelled_task_leaves_the_linker_usable(linker: EntityLinker) -> None:
-    """A task may be cancelled; other calls still work."""
-
-    async def ask() -> str | None:
+    async def cancelled() -> str | None:
         task = asyncio.create_task(collect(linker.alink_batch(["NYC"] * 2000)))
         await asyncio.sleep(0)
         task.cancel()
@@ -188,7 +171,7 @@ def test_a_cancelled_task_leaves_the_linker_usable(linker: EntityLinker) -> None
             await task
         return (await linker.alink("NYC")).entity_id
 
-    assert asyncio.run(ask()) == "nyc"
+    assert asyncio.run(first()) == asyncio.run(cancelled()) == linker.link("NYC").entity_id == "nyc"
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +190,7 @@ async def first(plain_linker: EntityLinker, mentions: list[str]) -> object:
 
 @pytest.mark.parametrize("one", ["heart attack", b"heart attack"])
 def test_one_string_is_not_the_list_of_its_letters(plain_linker: EntityLinker, one: str | bytes) -> None:
-    """A single string in place of many mentions or passages is refused, also by `alink_batch`."""
+    """A single string in place of many mentions or passages is refused, also by `alink_batch`; so is no collection."""
     mentions = cast("list[str]", one)
 
     with pytest.raises(TypeError, match="letters would be linked one by one"):
@@ -216,6 +199,8 @@ def test_one_string_is_not_the_list_of_its_letters(plain_linker: EntityLinker, o
         asyncio.run(first(plain_linker, mentions))
     with pytest.raises(TypeError, match="letters would be annotated one by one"):
         plain_linker.annotate_batch(mentions)
+    with pytest.raises(ValueError, match="at least one"):
+        EntityLinker.open()
 
 
 @pytest.mark.parametrize("text", ["", "x", "We saw New York."])

@@ -80,37 +80,33 @@ def test_the_order_of_collections_does_not_matter(
 
 
 def test_another_model_is_refused(tmp_path: Path, store_path: Path) -> None:
-    """A model of the same width but other weights would give wrong answers without an error; it is refused."""
+    """A model of the same width but other weights would give wrong answers without an error; it is refused. The error
+    for a typo in a collection lists the existing ones.
+    """
     make_pearl(tmp_path / "other", name="other", seed=7)
     with pytest.raises(ModelMismatchError, match=r"holds vectors of .*but the model in use is .*other"):
         EntityLinker.open("base", store=str(store_path), model=str(tmp_path / "other"))
-
-
-def test_a_missing_collection_is_named_with_those_that_exist(store_path: Path) -> None:
-    """The error for a typo in a collection lists the existing ones."""
     with pytest.raises(CollectionNotFoundError, match=r"'bsae' does not exist \(there are: base\)"):
         EntityLinker.open("bsae", store=str(store_path))
 
 
-def test_counts_follow_edits(store_path: Path) -> None:
+def test_counts_follow_edits(own: EntityLinker) -> None:
     """The manifest has the current number of names, so that `collections verify` can check it."""
-    with EntityLinker.open("base", store=str(store_path)) as linker:
-        (collection,) = linker.collections
-        linker.add([Entity("new", "New Thing", ("Thing, New",))])
-        with_it = collection.manifest.names
-        linker.delete(["new"])
+    (collection,) = own.collections
+    own.add([Entity("new", "New Thing", ("Thing, New",))])
+    with_it = collection.manifest.names
+    own.delete(["new"])
 
-        assert (with_it - collection.manifest.names, collection.manifest.names) == (2, collection.count())
+    assert (with_it - collection.manifest.names, collection.manifest.names) == (2, collection.count())
 
 
-def test_the_stored_calibration_is_used(tmp_path: Path, model: Path) -> None:
+def test_the_stored_calibration_is_used(own: EntityLinker, tmp_path: Path) -> None:
     """A calibration in the manifest changes the probabilities and the threshold of that collection."""
-    fill(tmp_path, "base", str(model), ENTITIES)
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        before = linker.link("heart attak").candidates[0].probability
-        (collection,) = linker.collections
-        fitted = LinkCalibration(slope=1.0, nil_bias=30.0, threshold=0.25)
-        collection.write_manifest(collection.manifest.model_copy(update={"calibration": fitted}))
+    before = own.link("heart attak").candidates[0].probability
+    (collection,) = own.collections
+    fitted = LinkCalibration(slope=1.0, nil_bias=30.0, threshold=0.25)
+    collection.write_manifest(collection.manifest.model_copy(update={"calibration": fitted}))
+    own.close()
     with EntityLinker.open("base", store=str(tmp_path)) as linker:
         after = linker.link("heart attak").candidates[0].probability
 
@@ -154,17 +150,14 @@ def test_links_from_an_incomplete_collection_carry_a_warning(
         assert found.warnings == (warning,)
 
 
-def test_a_complete_collection_has_no_warnings(linker: EntityLinker) -> None:
-    """Usually there is nothing to warn of."""
-    assert linker.warnings == ()
-    assert linker.link("NYTimes").warnings == ()
-
-
 def test_strict_refuses_an_incomplete_collection(tmp_path: Path, model: Path) -> None:
-    """Who must not miss an entity gets an error of its own that names the collection; others are not in the way."""
+    """Who must not miss an entity gets an error of its own that names the collection; others are not in the way, and a
+    complete one has no warnings.
+    """
     for name in ("base", "other"):
         fill(tmp_path, name, str(model), ENTITIES[:1])
-    EntityLinker.open("base", "other", store=str(tmp_path), strict=True).close()
+    with EntityLinker.open("base", "other", store=str(tmp_path), strict=True) as linker:
+        assert linker.warnings == linker.link("NYTimes").warnings == ()
     left_unfinished(tmp_path)
 
     with pytest.raises(IncompleteError, match=r"'base' is incomplete.*Run the same ingest") as error:

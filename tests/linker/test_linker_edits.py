@@ -49,36 +49,32 @@ def test_after_edits_a_linker_answers_as_a_reopened_one(tmp_path: Path, model: P
         assert answers(linker) == before
 
 
-def test_a_type_comes_and_goes_with_its_entities(tmp_path: Path, model: Path) -> None:
+def test_a_type_comes_and_goes_with_its_entities(own: EntityLinker) -> None:
     """The type of a deleted entity is unknown, as in a linker opened afterwards."""
-    fill(tmp_path, "base", str(model), ENTITIES)
-    with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as linker:
-        assert linker.link("heart attack", types=["disease"]).entity_id == "mi"
-        linker.delete(["mi"])
-        with pytest.raises(UnknownTypeError, match="No entity of type 'disease' in base"):
-            linker.link("heart attack", types=["disease"])
-        linker.add([Entity("flu", "influenza", (), ("disease",))])
-        assert linker.link("influenza", types=["disease"]).entity_id == "flu"
+    assert own.link("heart attack", types=["disease"]).entity_id == "mi"
+    own.delete(["mi"])
+    with pytest.raises(UnknownTypeError, match="No entity of type 'disease' in base"):
+        own.link("heart attack", types=["disease"])
+    own.add([Entity("flu", "influenza", (), ("disease",))])
+    assert own.link("influenza", types=["disease"]).entity_id == "flu"
 
 
-def test_an_edit_during_a_lookup_of_types_is_safe(tmp_path: Path, model: Path) -> None:
+def test_an_edit_during_a_lookup_of_types_is_safe(own: EntityLinker) -> None:
     """Another thread may add entities while types are counted."""
-    fill(tmp_path, "base", str(model), ENTITIES)
 
     class Sly(str):
         """A type whose lookup adds an entity at the same time."""
 
         def __hash__(self) -> int:
             if not added:
-                added.append(linker.add([Entity("x", "Xanadu")]))
+                added.append(own.add([Entity("x", "Xanadu")]))
             return super().__hash__()
 
         def __eq__(self, other: object) -> bool:
             return super().__eq__(other)
 
-    with EntityLinker.open("base", store=str(tmp_path), threshold=0.0) as linker:
-        added: list[int] = []
-        link = linker.link("New York", types=[Sly("city"), "newspaper"], limit=10)
+    added: list[int] = []
+    link = own.link("New York", types=[Sly("city"), "newspaper"], limit=10)
 
     assert added == [1]
     assert {candidate.entity_id for candidate in link.candidates} == {"nyt", "nyp", "nyc"}
@@ -107,37 +103,28 @@ def test_counts_are_right_after_an_edit_that_stopped_half_way(
 
 
 def test_an_entity_loses_old_names_however_many_are_replaced_at_once(
-    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+    own: EntityLinker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of a thousand replaced entities keeps a name that it no longer has."""
     monkeypatch.setattr(editing, "MAX_NAMES", 3)
-    fill(tmp_path, "base", str(model), ENTITIES)
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        (collection,) = linker.collections
-        linker.add([Entity(entity.entity_id, entity.canonical_name) for entity in ENTITIES])
+    own.add([Entity(entity.entity_id, entity.canonical_name) for entity in ENTITIES])
 
-        assert collection.count() == len(ENTITIES)
-        linker.add([Entity("many", "Many", tuple(f"name {i}" for i in range(20)))])
-        assert len(linker.entity("many").aliases) == 20
+    assert own.collections[0].count() == len(ENTITIES)
+    own.add([Entity("many", "Many", tuple(f"name {i}" for i in range(20)))])
+    assert len(own.entity("many").aliases) == 20
 
 
 def test_of_several_entities_with_one_id_the_last_one_counts(tmp_path: Path, model: Path) -> None:
-    """In one call and in several calls, the entity of an id is replaced with all its names."""
+    """In one call and in several calls, the entity of an id is replaced with all its names. A base that is named twice
+    is opened once.
+    """
     fill(tmp_path, "base", str(model), ENTITIES)
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
+    once = reopened(tmp_path)
+    with EntityLinker.open("base", "base", store=str(tmp_path)) as linker:
+        assert answers(linker) == once
         assert linker.add([Entity("x", "First", ("Premier",)), Entity("y", "Why"), Entity("x", "Second")]) == 2
 
         assert list(linker.entity("x").names()) == ["Second"]
-
-
-def test_a_collection_that_is_named_twice_counts_once(tmp_path: Path, model: Path) -> None:
-    """A base that is named twice is opened once."""
-    fill(tmp_path, "base", str(model), ENTITIES)
-    once = reopened(tmp_path)
-
-    with EntityLinker.open("base", "base", store=str(tmp_path)) as linker:
-        assert answers(linker) == once
-        assert linker.add([Entity("x", "Xanadu")]) == 1
 
 
 NO_ENTITIES: list[object] = [
@@ -183,15 +170,11 @@ def test_an_invalid_entity_is_refused(small: EntityLinker, bad: object) -> None:
     assert small.collections[0].count() == 3
 
 
-@pytest.mark.parametrize("bad", ["nyt", Entity("x", "y"), 5, None], ids=["text", "entity", "number", "nothing"])
-def test_an_invalid_list_of_entities_is_refused(small: EntityLinker, bad: object) -> None:
-    """A single entity without a list is refused, too."""
-    with pytest.raises(InvalidEntityError, match="add takes a list of entities, not"):
-        small.add(cast("list[Entity]", bad))
-
-
-def test_a_single_id_is_not_the_list_of_its_letters(small: EntityLinker) -> None:
-    """Deleting "nyt" without a list around it does not delete n, y and t."""
+def test_an_invalid_list_of_entities_is_refused(small: EntityLinker) -> None:
+    """A single entity without a list is refused, too. Deleting "nyt" does not delete n, y and t."""
+    for bad in ("nyt", Entity("x", "y"), 5, None):
+        with pytest.raises(InvalidEntityError, match="add takes a list of entities, not"):
+            small.add(cast("list[Entity]", bad))
     with pytest.raises(TypeError, match=r"entity_ids is a list of ids, not one: write \['nyt'\]"):
         small.delete("nyt")
 

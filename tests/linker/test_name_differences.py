@@ -6,7 +6,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.ranking.features import FEATURES, SIGNS, TABLE
+from pearl_qdrant.linking.ranking.model import FEATURES, SIGNS, TABLE
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import string_features
 
@@ -111,14 +111,9 @@ def test_a_word_more_says_what_it_mostly_makes_of_a_name() -> None:
 
 
 def test_brackets_of_the_canonical_name_count_for_other_names() -> None:
-    """An alias has no brackets; what the entity is, its canonical name says."""
+    """An alias has no brackets; what the entity is, its canonical name says. Equal and unlike names do not differ."""
     found = differences("Luis Gil (cricketer)", "Luis Gil", canonical="Luis Gil (footballer)")
-
     assert found == {"bracket_differs": 1.0}
-
-
-def test_equal_and_unlike_names_have_no_difference() -> None:
-    """Nor do letter case, accents and punctuation make one."""
     assert differences("São Tomé", "sao tome") == {}
     assert differences("violin", "Kiruna Mine") == {}
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pearl_qdrant import EntityLinker, load_base
-from pearl_qdrant.linking.mention_kinds import NamedEntity, make_mentions
-from pearl_qdrant.linking.mention_kinds.make import NameOwners
+from pearl_qdrant.linking.mention_kinds import NamedEntity, NameOwners, make_mentions
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample_base.tsv"
 

@@ -54,7 +54,7 @@ class Names:
         )
         if is_tie:
             return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates)
-        return Link(mention, found[0][1], found[0][0], each, None, candidates)
+        return Link(mention, found[0][1], found[0][0], each, None, candidates, "kb")
 
 
 class Everything(Names):

@@ -1,6 +1,4 @@
-"""The command `annotate`, with the shipped model on a small base.
-Files of passages: lines, JSON Lines, or one passage.
-"""
+"""The command `annotate`, and files of passages: lines, JSON Lines, or one passage."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.cli import cli
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.linking.mention_detection.assertions import read_triggers
-from pearl_qdrant.linking.mention_detection.passages import Passage, PassageFormat, format_of, read_passages
+from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat, format_of, read_passages
 from pearl_qdrant.settings import MAX_LINE_BYTES, MAX_PASSAGE_BYTES
 
 BASE = (
@@ -83,7 +81,9 @@ def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
 
 
 def test_the_command_refuses_invalid_input(loaded: Run, tmp_path: Path) -> None:
-    """Text and file together, neither, and a file that is not UTF-8 are errors with a hint."""
+    """Text and file together, neither, and a file that is not UTF-8 are errors with a hint. A lone surrogate, which
+    stands for an invalid byte, ends a mention and counts as one character.
+    """
     path = tmp_path / "latin.txt"
     path.write_bytes("München".encode("latin-1"))
 
@@ -94,10 +94,6 @@ def test_the_command_refuses_invalid_input(loaded: Run, tmp_path: Path) -> None:
     assert [one.status for one in wrong] == [1, 1]
     assert "latin.txt:1: not UTF-8" in wrong[0].err
     assert "latin.txt: not UTF-8 at byte 1" in wrong[1].err
-
-
-def test_an_argument_with_invalid_unicode_is_accepted(loaded: Run) -> None:
-    """A lone surrogate, which stands for an invalid byte, ends a mention and counts as one character."""
     outcome = loaded("\udcff NYTimes\udcff", "--json")
 
     assert outcome.status == 0, outcome.err
@@ -192,15 +188,12 @@ def read(content: bytes, kind: PassageFormat | None = None, name: str = "x.txt")
     return list(read_passages(io.BytesIO(content), name, kind))
 
 
-def test_the_ending_says_the_format() -> None:
-    """Files that end in .jsonl or .ndjson are JSON Lines, in capitals as well."""
-    names = ("a.txt", "-", "a.jsonl", "A.JSONL", "a.ndjson", "jsonl")
-
-    assert [format_of(name) for name in names] == ["lines", "lines", "jsonl", "jsonl", "jsonl", "lines"]
-
-
 def test_lines_keep_their_numbers() -> None:
-    """Blank lines are no passages, and count; a byte order mark and line ends are no part of a passage."""
+    """Blank lines are no passages, and count; a byte order mark and line ends are no part of a passage. Files that end
+    in .jsonl or .ndjson are JSON Lines, in capitals as well.
+    """
+    names = ("a.txt", "-", "a.jsonl", "A.JSONL", "a.ndjson", "jsonl")
+    assert [format_of(name) for name in names] == ["lines", "lines", "jsonl", "jsonl", "jsonl", "lines"]
     assert read(b"\xef\xbb\xbfone\n\n  \n two \r\nthree") == [
         Passage(1, "one"),
         Passage(4, " two "),
@@ -209,7 +202,9 @@ def test_lines_keep_their_numbers() -> None:
 
 
 def test_objects_have_a_text_and_maybe_an_id() -> None:
-    """Other fields are ignored, and an empty text is a passage."""
+    """Other fields are ignored, and an empty text is a passage. They may have the places of their mentions, with
+    labels; offsets count as the file's do, and are characters afterwards.
+    """
     content = (
         b'{"id": "a", "text": "x\\ny", "more": [1]}\n\n{"text": ""}\n{"text": "z", "id": null}\n{"id": 0, "text": "o"}'
     )
@@ -220,13 +215,9 @@ def test_objects_have_a_text_and_maybe_an_id() -> None:
         Passage(4, "z"),
         Passage(5, "o", 0),
     ]
+    spans = '{"text": "🦄 and NYC", "spans": [{"start": 7, "end": 10, "label": "GPE"}]}\n{"text": "NYC"}'
 
-
-def test_objects_may_have_the_places_of_their_mentions() -> None:
-    """With labels of a recogniser; offsets count as the file's do, and are characters afterwards."""
-    content = '{"text": "🦄 and NYC", "spans": [{"start": 7, "end": 10, "label": "GPE"}]}\n{"text": "NYC"}'
-
-    first, second = read_passages(io.BytesIO(content.encode()), "x.jsonl", offsets="utf-16")
+    first, second = read_passages(io.BytesIO(spans.encode()), "x.jsonl", offsets="utf-16")
 
     assert [(one.start, one.end, one.label) for one in first.ents or ()] == [(6, 9, "GPE")]
     assert second.ents is None
@@ -258,15 +249,13 @@ def test_a_bad_line_is_named(line: bytes, message: str) -> None:
         next(passages)
 
 
-def test_a_whole_file_is_one_passage() -> None:
-    """Its line ends stay, so that offsets match the file; too long a file is refused."""
+def test_a_whole_file_is_one_passage_and_others_are_read_line_by_line() -> None:
+    """Its line ends stay, so that offsets match the file; too long a file is refused. A file of any length takes little
+    memory: only the line at hand is read.
+    """
     assert read(b"one\r\ntwo\n", "whole") == [Passage(1, "one\r\ntwo\n")]
     with pytest.raises(InputError, match=r"longer than 8,388,608 bytes.*Split it"):
         read(b"x" * (MAX_PASSAGE_BYTES + 1), "whole")
-
-
-def test_a_file_is_read_line_by_line() -> None:
-    """A file of any length takes little memory: only the line at hand is read."""
 
     class Endless(io.BytesIO):
         n_lines = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from store_cases import manifest_of, point, put
 
-from pearl_qdrant.linking.entity_ids import find_by_id, id_forms, looks_like_id
+from pearl_qdrant.linking.mentions import find_by_id, id_forms, looks_like_id
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
@@ -121,16 +121,14 @@ def test_a_type_filter_holds_for_ids_too(tmp_path: Path) -> None:
 
 
 def test_the_id_as_written_goes_before_its_other_forms(tmp_path: Path) -> None:
-    """If several entities have a form of the id, only the very id decides; without it there is no answer."""
+    """If several entities have a form of the id, only the very id decides; without it there is no answer. Of several
+    bases any may have the id; if two of them have it, the mention is ambiguous.
+    """
     base = filled(tmp_path, point("x:E1", "small"), point("X:E1", "large"))
     found = find_by_id([base], "x:E1")
     assert found is not None
     assert found.name == "small"
     assert find_by_id([base], "x_E1") is None
-
-
-def test_ids_are_looked_up_in_all_collections(tmp_path: Path) -> None:
-    """Of several bases any may have the id; if two of them have it, the mention is ambiguous."""
     one = filled(tmp_path, point("Q1", "universe"), name="one")
     two = filled(tmp_path, point("Q2", "Earth"), NamePoint("else", "Q1", "other", "other", True), name="two")
     found = find_by_id([one, two], "wd:Q2")

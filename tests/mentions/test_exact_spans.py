@@ -8,7 +8,6 @@ import pytest
 from exact_linker import Names, annotate_batch, found
 
 from pearl_qdrant import Candidate, Link
-from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
@@ -96,18 +95,16 @@ def reading(text: str, part: str, name: str, probability: float, shape: Shape = 
     return SpanCandidate(span, link, probability, is_exact=part == name)
 
 
-def test_an_unsure_whole_name_wins_over_sure_parts() -> None:
-    """Parts do not compete with a span that is exactly a name, however probable they are."""
+def test_a_name_wins_over_its_parts_and_over_more_words() -> None:
+    """Parts do not compete with a span that is exactly a name, however probable they are. `day pneumonia` is pneumonia;
+    `Jeffrey Bezos` is more than Bezos. `muscle disease in the book` does not cut `rare muscle disease`.
+    """
     text = "acute myeloid leukemia"
     whole = reading(text, text, text, 0.6)
     parts = [reading(text, part, part, 0.99) for part in ("acute", "myeloid leukemia", "leukemia")]
 
     assert select([*parts, whole], threshold=0.5) == [whole]
     assert select([*parts, whole], threshold=0.7) == [parts[0], parts[1]]
-
-
-def test_a_name_wins_over_more_words_for_the_same_entity() -> None:
-    """`day pneumonia` is pneumonia; `Jeffrey Bezos` is more than Bezos."""
     day = [
         reading("day pneumonia", "day pneumonia", "pneumonia", 0.99),
         reading("day pneumonia", "pneumonia", "pneumonia", 0.9),
@@ -117,6 +114,11 @@ def test_a_name_wins_over_more_words_for_the_same_entity() -> None:
 
     assert select(day, threshold=0.5) == [day[1]]
     assert select(person, threshold=0.5) == [person[0]]
+    text = "rare muscle disease in the book"
+    whole = reading(text, "rare muscle disease", "rare muscle disease", 0.98)
+    part = reading(text, "muscle disease", "muscle disease", 0.98)
+    longer = reading(text, "muscle disease in the book", "muscle disease", 0.999)
+    assert select([longer, part, whole], threshold=0.5) == [whole]
 
 
 def test_mentions_inside_mentions_on_request() -> None:
@@ -131,17 +133,11 @@ def test_mentions_inside_mentions_on_request() -> None:
     assert [a.text for a in annotate(same, "In New York.", nested=True)] == ["New York"]
 
 
-def test_spans_of_the_caller_have_no_windows() -> None:
-    """Only the given spans are looked up."""
-    base = names_of("left ventricle", "gout")
-
-    assert annotate(base, "left ventricle gout", spans=[(15, 19)])[0].text == "gout"
-    assert len(annotate(base, "left ventricle gout", spans=[(15, 19)])) == 1
-
-
 def test_a_batch_finds_the_windows_of_each_passage() -> None:
-    """Windows of many passages are looked up together, and each passage gets its own."""
-    base = names_of("left ventricle", "no evidence of disease")
+    """Windows of many passages are looked up together, and each passage gets its own; spans of the caller have none."""
+    base = names_of("left ventricle", "no evidence of disease", "gout")
+    (given,) = annotate(base, "left ventricle gout", spans=[(15, 19)])
+    assert given.text == "gout"
     texts = ["A left ventricle.", "", "There is no evidence of disease."]
 
     assert [[a.text for a in some] for some in annotate_batch(base, texts)] == [
@@ -149,29 +145,3 @@ def test_a_batch_finds_the_windows_of_each_passage() -> None:
         [],
         ["no evidence of disease"],
     ]
-
-
-@pytest.mark.parametrize(
-    "text, long_form",
-    [
-        ("the central cerebral sulcus (CCS)", "central cerebral sulcus"),
-        ("AA (anaplastic astrocytoma) is", "anaplastic astrocytoma"),
-        ("adenocarcinoma of cervix uteri (ACU)", "adenocarcinoma of cervix uteri"),
-        ("a fibroma of lung (FOL)", "fibroma of lung"),
-        ("PPAOS (Primary progressive apraxia of speech)", "Primary progressive apraxia of speech"),
-        ("non-Hodgkin lymphoma (NHL)", "non-Hodgkin lymphoma"),
-    ],
-)
-def test_initials_define_an_abbreviation(text: str, long_form: str) -> None:
-    """Where the letters are the initials of the words, all of these words are the long form."""
-    assert [a.long for a in find_abbreviations(text)] == [long_form]
-
-
-def test_a_name_wins_over_a_part_of_it_with_words_after_it() -> None:
-    """`rare muscle disease` is not cut by `muscle disease in the book`, which is muscle disease."""
-    text = "rare muscle disease in the book"
-    whole = reading(text, "rare muscle disease", "rare muscle disease", 0.98)
-    part = reading(text, "muscle disease", "muscle disease", 0.98)
-    longer = reading(text, "muscle disease in the book", "muscle disease", 0.999)
-
-    assert select([longer, part, whole], threshold=0.5) == [whole]

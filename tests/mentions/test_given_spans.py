@@ -65,16 +65,12 @@ def test_given_spans_are_linked_unchanged(spans: Iterable[object]) -> None:
 
 
 def test_the_entities_of_a_doc_are_its_spans() -> None:
-    """A document with recognised entities is annotated at these entities."""
+    """A document is annotated at its recognised entities; if no recognition ran, the spans come from the text."""
     doc = Doc(TEXT, (Thing(2, 14), Thing(22, 26)))
 
     assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
     assert found(annotate(Names(KNOWN), Doc(TEXT, ()))) == []
     assert [found(f) for f in annotate_batch(Names(KNOWN), [doc])] == [HEART_NEW_YORK]
-
-
-def test_a_doc_without_recognition_is_read_as_text() -> None:
-    """If no entity recognition ran, the spans come from the text."""
     assert found(annotate(Names(KNOWN), Doc(TEXT, (), was_recognised=False))) == [
         ("heart attack", "mi"),
         ("New York", "ny"),
@@ -82,7 +78,9 @@ def test_a_doc_without_recognition_is_read_as_text() -> None:
 
 
 def test_a_real_spacy_document_works() -> None:
-    """It is read as text until it has entities, and then its entities are the spans."""
+    """It is read as text until it has entities, and then its entities are the spans, also after emoji, combining marks
+    and CRLF.
+    """
     import spacy
 
     doc = spacy.blank("en")(TEXT)
@@ -90,11 +88,6 @@ def test_a_real_spacy_document_works() -> None:
     doc.ents = [spacy.tokens.Span(doc, 1, 3, label="DISEASE"), spacy.tokens.Span(doc, 5, 6, label="GPE")]
 
     assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
-
-
-def test_spacys_entities_keep_their_offsets_in_characters() -> None:
-    """The entities of a pipeline are the spans, also after emoji, combining marks and CRLF."""
-    import spacy
 
     names = ["Zu\u0308rich", "\U0001d510ünchen", "👩\u200d🔬 Lab", "heart attack"]
     pipeline = spacy.blank("en")

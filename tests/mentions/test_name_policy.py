@@ -84,20 +84,7 @@ class Base(Names):
         return NameCase.of_points(points(self.others))
 
 
-PLACES = [
-    "Chad",
-    "Georgia",
-    "Ireland",
-    "Jordan",
-    "Germany",
-    "France",
-    "Reading",
-    "March",
-    "WHO",
-    "Nice",
-    "US",
-    "Canada",
-]
+PLACES = "Chad Georgia Ireland Jordan Germany France Reading March WHO Nice US Canada".split()
 
 
 @pytest.mark.parametrize(
@@ -144,10 +131,6 @@ def test_the_policy_for_common_words(common_words: CommonWords, wanted: list[str
     text = "He was reading in Reading, Germany."
 
     assert [a.text for a in annotate(Base(PLACES), text, common_words=common_words)] == wanted
-
-
-def test_the_policy_is_checked() -> None:
-    """Another word is refused."""
     with pytest.raises(ValueError, match="common_words is 'skip', 'capitalised' or 'all', not 'some'"):
         annotate(Base(PLACES), "text", common_words="some")  # type: ignore[arg-type]
 
@@ -176,35 +159,21 @@ def test_a_base_without_case_has_names_as_it_writes_them() -> None:
     assert [a.text for a in annotate(Base(capitals, capitals), "In READING and BATH.")] == ["READING", "BATH"]
 
 
+WITH_CAPITALS = [
+    *("van Buchem disease", "Meckel-Gruber syndrome, type 2", "carcinoma of the Liver cells", "oxalosis I"),
+    *("AS Satwah", "Rock Chick (Rock, #3)"),
+]
+
+
 @pytest.fixture(scope="module")
 def linker(shipped: Encoder) -> Iterator[EntityLinker]:
     """Names with capitals inside, with the shipped model."""
-    names = [
-        "van Buchem disease",
-        "Meckel-Gruber syndrome, type 2",
-        "disease",
-        "carcinoma of the Liver cells",
-        "liver",
-        "oxalosis I",
-        "oxalosis A",
-        "AS Satwah",
-        "Rock Chick (Rock, #3)",
-    ]
+    names = [*WITH_CAPITALS, "disease", "liver", "oxalosis A"]
     with EntityLinker.build([{"id": n, "name": n, "types": ["disease"]} for n in names], model=shipped) as opened:
         yield opened
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "van Buchem disease",
-        "Meckel-Gruber syndrome, type 2",
-        "carcinoma of the Liver cells",
-        "oxalosis I",
-        "AS Satwah",
-        "Rock Chick (Rock, #3)",
-    ],
-)
+@pytest.mark.parametrize("name", WITH_CAPITALS)
 def test_a_name_is_found_in_a_text_without_case(linker: EntityLinker, name: str) -> None:
     """Whole, in small letters and in capitals, whatever capitals the base has in it."""
     for text in (f"what is {name.lower()}, she asked".lower(), f"THEY SAW {name} THERE".upper()):
@@ -217,18 +186,13 @@ def test_a_letter_ends_a_name_in_a_text_without_case(linker: EntityLinker) -> No
     assert "oxalosis a" not in [a.text for a in linker.annotate("she had oxalosis a year later")]
 
 
-def test_what_no_name_can_be_is_not_linked(linker: EntityLinker) -> None:
-    """A known word that is no name, and what has a common word that no name has; in any number and order of words."""
+def test_what_no_name_can_be_is_not_linked(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A known word that is no name, and what has a common word that no name has; in any number and order of words. In a
+    base of more names than were counted, a word that the sample lacks may be in a name.
+    """
     possible = {"livers", "liver", "oxalosiss", "liver cells: carcinomas", "Meckel Gruber syndromes"}
 
     assert linker.state.possible_names({*possible, "letter", "liver letter", "cells of liver disease"}) == possible
-
-
-def test_a_base_whose_words_were_sampled_excludes_no_words(
-    linker: EntityLinker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a base of more names than were counted, a word that the sample lacks may be in a name."""
-    assert linker.state.possible_names({"liver letter"}) == set()
     monkeypatch.setattr("pearl_qdrant.linking.state.SAMPLE_NAMES", 1)
 
     assert linker.state.possible_names({"liver letter"}) == {"liver letter"}
@@ -286,24 +250,6 @@ def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: 
     assert may_mention(span, written, candidate, NameCase(), is_exact=False, common_words="capitalised") is wanted
 
 
-@pytest.mark.parametrize(
-    "text, name",
-    [
-        ("He has glau\u00adcoma now.", "glaucoma"),
-        ("He has \ufb01bromyalgia now.", "fibromyalgia"),
-        ("It is Sjo\u0308gren syndrome.", "Sj\u00f6gren syndrome"),
-        ("\U0001f600 A diabetes\r\nmellitus.", "diabetes mellitus"),
-        ("A diabetes\u00a0mellitus.", "diabetes mellitus"),
-    ],
-)
-def test_offsets_are_those_of_the_text(shipped: Encoder, text: str, name: str) -> None:
-    """Soft hyphens, ligatures, combining accents, line ends and emoji do not move the offsets."""
-    with EntityLinker.build([{"id": name, "name": name, "types": ["disease"]}], model=shipped) as opened:
-        (found,) = opened.annotate(text)
-
-    assert (found.link.entity_id, text[found.start : found.end]) == (name, found.text)
-
-
 NEWS = ["European Commission", "The European", "Nolan Henke", "Poland", "Taiwan", "The Beatles"]
 
 
@@ -321,16 +267,14 @@ def test_names_of_news(text: str, wanted: list[str]) -> None:
 
 
 def test_names_that_are_nil_have_no_dates_and_articles() -> None:
-    """What looks like a name is shown without a number or an article before it; a surname also at the start."""
+    """What looks like a name is shown without a number or an article before it; a surname also at the start. A text
+    without case does not show where a name ends: rare words beside a name do not hide it.
+    """
     text = "Then 100 Iraqi Kurds saw Nolan Zog on Friday. A Bek came. Zog left. Yesterday he came."
 
     found = annotate(Base(NEWS), text, include_nil=True)
 
     assert [a.text for a in found] == ["Iraqi Kurds", "Nolan Zog", "Bek", "Zog"]
-
-
-def test_words_beside_each_other_in_small_letters_are_found() -> None:
-    """A text without case does not show where a name ends: rare words beside a name do not hide it."""
     found = annotate(Base(["aspirin", "ibuprofen"], SENTENCE_CASE), "took aspirin qqq 🦄 ibuprofen.")
 
     assert [a.text for a in found] == ["aspirin", "ibuprofen"]

@@ -20,27 +20,8 @@ from pearl_qdrant.linking.mention_detection.spans import find_spans
 LINKING = str(Path(pearl_qdrant.linking.__file__).parent)
 
 SHAPES = (
-    "a/b",
-    "b-",
-    "A.",
-    "IL-",
-    "a1/2-",
-    "A B ",
-    "A-B C-D E-F ",
-    "(ab) ",
-    "alpha beta (AB) ",
-    "(",
-    "[[(",
-    "ﬁ",
-    "a\u0301\u0316",
-    "\u0301",
-    "x",
-    " ",
-    " \n ",
-    ". \n",
-    "北",
-    "A's ",
-    "A of the ",
+    *("a/b", "b-", "A.", "IL-", "a1/2-", "A B ", "A-B C-D E-F ", "(ab) ", "alpha beta (AB) ", "(", "[[(", "ﬁ"),
+    *("a\u0301\u0316", "\u0301", "x", " ", " \n ", ". \n", "北", "A's ", "A of the "),
 )
 QUICK_SHAPES = ("A.", "A B ", "(ab) ", "alpha beta (AB) ", "[[(", "x", "北")
 LENGTH = 600

@@ -1,7 +1,4 @@
-"""Mentions in running text, linked by exact names; a few tests use the shipped model.
-Annotating against several bases: each link names its base.
-Texts of any length: in blocks, in bounded memory, by one process or several.
-"""
+"""Mentions in running text, linked by exact names, of one or several bases; texts of any length, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span
-from pearl_qdrant.linking.mention_detection.tokens import as_name, character_classes, split_words
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span, as_name, character_classes, split_words
 from pearl_qdrant.linking.options import AnnotateOptions
 
 
@@ -78,21 +74,15 @@ def test_a_mention_does_not_cross_punctuation(text: str, name: str) -> None:
     assert mentions(text, name) == []
 
 
-def test_a_line_end_does_not_end_a_name() -> None:
-    """A name across two lines is found, and looked up with a space."""
+def test_a_line_end_does_not_end_a_name_and_the_longer_span_wins() -> None:
+    """A name across two lines is found, and looked up with a space. Of overlapping spans with equal probability, the
+    longer one is kept, but not a long improbable one before two probable ones.
+    """
     (annotation,) = annotate(Names([("New York Times", "nyt")]), "the New\r\n  York Times said")
 
     assert annotation.text == "New\r\n  York Times"
     assert annotation.link.mention == "New York Times"
-
-
-def test_the_longer_span_wins() -> None:
-    """Of overlapping spans with equal probability, the longer one is kept."""
     assert mentions("the New York Times", "New York", "Times", "New York Times", "York") == ["New York Times"]
-
-
-def test_two_probable_spans_win_over_a_longer_improbable_one() -> None:
-    """A long span with a low probability does not replace two spans with a high one."""
 
     def reading(start: int, end: int, entity_id: str, probability: float, n_words: int) -> SpanCandidate:
         candidate = Candidate(entity_id, "kb", entity_id, "x")
@@ -104,8 +94,10 @@ def test_two_probable_spans_win_over_a_longer_improbable_one() -> None:
     assert [r.link.entity_id for r in kept] == ["a", "b"]
 
 
-def test_a_common_word_is_not_a_proper_name() -> None:
-    """In text with capitals, `nature` is not the journal; at the start of a sentence it is unclear."""
+def test_letter_case_tells_names_from_words() -> None:
+    """In text with capitals, `nature` is not the journal. If a base capitalises all its names, lower-case words still
+    match. Of entities that differ only by a capital letter, the one spelled like the mention is linked.
+    """
     names = Names([("Nature", "journal"), ("stone", "stone"), ("water", "water")])
 
     assert found(annotate(names, "He loves nature and a stone in the water of Nature.")) == [
@@ -113,20 +105,12 @@ def test_a_common_word_is_not_a_proper_name() -> None:
         ("water", "water"),
         ("Nature", "journal"),
     ]
-
-
-def test_a_base_that_capitalises_everything_still_finds_lower_case_words() -> None:
-    """If a base capitalises all its names, lower-case words still match."""
     names = Names([("Heart Attack", "mi"), ("Aspirin", "asa")])
 
     assert found(annotate(names, "A heart attack is treated with aspirin.")) == [
         ("heart attack", "mi"),
         ("aspirin", "asa"),
     ]
-
-
-def test_case_breaks_a_tie() -> None:
-    """Of entities that differ only by a capital letter, the one spelled like the mention is linked."""
     names = Names([("turkey", "bird"), ("Turkey", "country")])
 
     assert found(annotate(names, "She ate turkey when in Turkey.")) == [("turkey", "bird"), ("Turkey", "country")]
@@ -145,7 +129,7 @@ def test_invalid_arguments_of_annotate_are_refused() -> None:
 
 
 def test_nil_is_shown_on_request() -> None:
-    """Names without an entity, and ties, are returned only on request."""
+    """Names without an entity, and ties, are returned only on request; `on_tie="first"` links the first by id."""
     names = Names([("Springfield", "a"), ("Springfield", "b")])
     text = "Doctor Zork and Mrs Quux of Springfield saw MAPK14 and a stone."
 
@@ -157,12 +141,7 @@ def test_nil_is_shown_on_request() -> None:
         ("Springfield", NilReason.AMBIGUOUS),
         ("MAPK14", NilReason.NO_CANDIDATES),
     ]
-
-
-def test_a_tie_can_be_broken() -> None:
-    """`on_tie="first"` links the first by id."""
     names = Names([("Springfield", "b"), ("Springfield", "a")])
-
     assert found(annotate(names, "We left Springfield.", on_tie="first")) == [("Springfield", "a")]
 
 
@@ -173,7 +152,7 @@ def test_the_threshold_decides() -> None:
     assert found(annotate(unsure, "It was in New York", threshold=0.5)) == [("New York", "ny")]
     assert annotate(unsure, "It was in New York", threshold=0.7) == []
     (nil,) = annotate(unsure, "New York", spans=[(0, 8)], threshold=0.7, include_nil=True)
-    assert (nil.link.entity_id, nil.link.nil_reason) == (None, NilReason.BELOW_THRESHOLD)
+    assert (nil.link.entity_id, nil.link.kb, nil.link.nil_reason) == (None, None, NilReason.BELOW_THRESHOLD)
     assert nil.link.candidates
 
 
@@ -273,20 +252,6 @@ def test_a_broken_tie_names_the_base(text: str, kb: str) -> None:
     assert (annotation.link.entity_id, annotation.link.kb) == ("1", kb)
 
 
-def test_nil_has_no_base() -> None:
-    """A span below the threshold has no entity, and so no base either."""
-
-    class Sure(TwoCities):
-        def link_batch(self, mentions: Iterable[str], **_: object) -> Iterator[Link]:  # type: ignore[override]
-            for mention in mentions:
-                candidate = Candidate("1", "a", "x", "x", score=1.0, probability=0.6)
-                yield Link(mention, "1", "x", 0.6, None, (candidate,), "a")
-
-    (annotation,) = annotate(Sure(), "We left Springfield.", spans=[(8, 19)], threshold=0.7, include_nil=True)
-
-    assert (annotation.link.entity_id, annotation.link.kb) == (None, None)
-
-
 def test_one_id_in_two_bases_is_two_entities() -> None:
     """A span is not redundant because of another one with the same id in another base."""
 
@@ -309,7 +274,9 @@ BOOK = "We measured tumor necrosis factor (TNF) first.\n\n" + CHAPTER * 400
 
 
 def test_a_book_is_annotated_as_its_chapters_are() -> None:
-    """No mention is lost or cut between blocks, and abbreviations of the first page hold on the last one."""
+    """No mention is lost or cut between blocks, and abbreviations of the first page hold on the last one. Offsets count
+    what is before, also in UTF-16 code units. A text without an end of a sentence is cut between words.
+    """
     options = AnnotateOptions()
     assert len(list(read_blocks(BOOK, options))) > len(BOOK) / MOST > 5
 
@@ -322,21 +289,12 @@ def test_a_book_is_annotated_as_its_chapters_are() -> None:
     assert [one.assertion for one in in_chapter] == [*["affirmed"] * 3, "negated", *["affirmed"] * 2] * 400
     assert {one.section for one in in_chapter} == {"Chapter"}
     assert {BOOK[slice(*one.sentence)] for one in in_chapter if one.text == "TNF"} == {"The TNF 🦄 was low."}
-
-
-def test_offsets_of_a_book_count_what_is_before() -> None:
-    """Also in UTF-16 code units, over all blocks."""
     units = BOOK.encode("utf-16-le")
 
     last = annotate(BASE, BOOK, offsets="utf-16")[-1]
 
     assert units[2 * last.start : 2 * last.end].decode("utf-16-le") == "New\nYork"
-
-
-def test_a_text_without_an_end_of_a_sentence_is_cut_between_words() -> None:
-    """Nor does one without any space fail."""
-    found = annotate(BASE, "took aspirin, " * 3000)
-    assert len(found) == 3000
+    assert len(annotate(BASE, "took aspirin, " * 3000)) == 3000
     assert annotate(BASE, "x" * (3 * MOST)) == []
 
 

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "service": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "resolution": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
     "crosswalk": (*BASE, "settings", "encoder", "lexical", "store", "linking"),
-    "ingest": (*BASE, "settings", "encoder", "lexical", "store", "pearl_qdrant.linking.learned.aliases"),
+    "ingest": (*BASE, "settings", "encoder", "lexical", "store", "pearl_qdrant.linking.learned.learning"),
     "training": (*BASE, "settings", "encoder", "lexical", "store", "linking", *READING),
 }
 """What each part of the project may import. The command line, on top, may import everything."""

@@ -9,7 +9,7 @@ import pytest
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.linking.workers import pool as jobs
+from pearl_qdrant.linking import workers as jobs
 
 
 @pytest.fixture(autouse=True)

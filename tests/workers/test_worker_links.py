@@ -18,7 +18,7 @@ from worker_cases import CLOSE, assert_same
 from pearl_qdrant import EntityLinker, cores
 from pearl_qdrant.cores import MAX_A_CORE, count_workers, usable_cores
 from pearl_qdrant.errors import LinkerClosedError, OptionError, UnknownTypeError
-from pearl_qdrant.linking.workers import pool
+from pearl_qdrant.linking import workers as pool
 
 ROWS = "id\tname\taliases\nnyc\tNew York\tNYC|Big Apple\nnyt\tThe New York Times\tNYTimes\nmi\theart attack\t\n"
 LINES = "NYC\n\nheart atack\nNYTimes\nnothing of it\nBig Apple\nNew York\nNYC\nnyt\n"
@@ -125,12 +125,8 @@ def test_equal_mentions_share_nothing(reader: EntityLinker) -> None:
     cast("dict[str, float]", first.candidates[0].features)["dense"] = 9.0
 
     assert first.entity_id == second.entity_id == "nyc"
-    assert second.candidates[0].features["dense"] != 9.0
-
-
-def test_nothing_gives_nothing(reader: EntityLinker) -> None:
-    """An empty batch has no links."""
     assert list(reader.link_batch([], workers=2)) == []
+    assert second.candidates[0].features["dense"] != 9.0
 
 
 def test_an_error_of_the_mentions_comes_after_their_links(reader: EntityLinker) -> None:

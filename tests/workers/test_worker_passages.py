@@ -11,8 +11,8 @@ from worker_cases import assert_same
 
 from pearl_qdrant import Annotation, EntityLinker
 from pearl_qdrant.errors import UnknownTypeError
+from pearl_qdrant.linking import workers as pool
 from pearl_qdrant.linking.mention_detection.blocks import DocLike
-from pearl_qdrant.linking.workers import pool
 
 TEXTS = [
     "She read the NYTimes in New York.",

@@ -9,7 +9,7 @@ from linker_base import ENTITIES, fill
 from worker_cases import assert_same
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.linking.workers import pool
+from pearl_qdrant.linking import workers as pool
 
 FLU = Entity("flu", "influenza", ("grippe",), ("disease",), ("OTHER",))
 MENTIONS = ["grippe", "NYC", "influenza", "New York", "heart attack", "NYTimes", "Big Apple", "nypost.com", "nys"]

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.calibration.calibrate import CollectionFit, adapt_collection, calibrate_collection
-    from pearl_qdrant.linking.calibration.labels import Label, choose_to_label, read_pairs
+    from pearl_qdrant.linking.calibration.calibrate import (
+        CollectionFit,
+        Label,
+        adapt_collection,
+        calibrate_collection,
+        choose_to_label,
+        read_pairs,
+    )
 
 __all__ = ["CollectionFit", "Label", "adapt_collection", "calibrate_collection", "choose_to_label", "read_pairs"]
 

@@ -1,46 +1,48 @@
-"""Measures how reliable probabilities are: calibration error, Brier score, AUROC, coverage and precision.
+"""Measures how reliable probabilities are, on mentions that were scored as if some entities were not in the base.
 
-The answer for a mention is the most probable among its candidates and NIL. It is right if it is the right entity, or
-NIL if the base does not have the entity. A link is an answer that the linker gives: its first candidate, if that is not
-tied and reaches the threshold. All figures weight the mentions, so that the share of NIL mentions can differ from the
-share among the labelled ones. What a calibration changes is reported by kind of mention.
+`Samples` keeps features and logits, so that many coefficients and calibrations can be tried on mentions that were
+scored once. They give `Answers`: the answer for a mention is the most probable among its candidates and NIL. It is
+right if it is the right entity, or NIL if the base does not have the entity. A link is an answer that the linker gives:
+its first candidate, if that is not tied and reaches the threshold. All figures weight the mentions, so that the share
+of NIL mentions can differ from the share among the labelled ones. What a calibration changes is reported by kind of
+mention.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
+from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY, best_first
+from pearl_qdrant.settings import DEFAULT_LIMIT
+from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.schema import NamePoint
+
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-
 N_BINS, N_RESAMPLES = 15, 500
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of a linker for n mentions.
+    """Answers of a linker for n mentions."""
 
-    Attributes:
-        probability: Probability of the answer, (n,), in [0, 1].
-        correct: Whether the answer is right, (n,); among k tied candidates with a right one, 1 / k.
-        first_probability: Probability of the first candidate, (n,), also if the answer is NIL.
-        first_correct: Whether the first candidate is right, (n,); 0 for a NIL mention.
-        link_probability: Probability of the first candidate, (n,); 0 if it is tied or missing, and so never linked.
-        is_nil: Whether the base has no entity for the mention, (n,).
-        weights: Weight of each mention, (n,), at least 0.
-    """
-
-    probability: FloatArray
-    correct: FloatArray
-    first_probability: FloatArray
-    first_correct: FloatArray
+    probability: FloatArray  # probability of the answer, (n,), in [0, 1]
+    correct: FloatArray  # whether the answer is right, (n,); among k tied candidates with a right one, 1 / k
+    first_probability: FloatArray  # probability of the first candidate, (n,), also if the answer is NIL
+    first_correct: FloatArray  # whether the first candidate is right, (n,); 0 for a NIL mention
+    # probability of the first candidate, (n,); 0 if it is tied or missing, and so never linked.
     link_probability: FloatArray
-    is_nil: BoolArray
-    weights: FloatArray
+    is_nil: BoolArray  # whether the base has no entity for the mention, (n,)
+    weights: FloatArray  # weight of each mention, (n,), at least 0
 
     def __len__(self) -> int:
         return len(self.probability)
@@ -61,33 +63,20 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Figures of a set of answers, all of them shares.
-
-    Attributes:
-        first_accuracy: Share of mentions with an entity whose first candidate is right; NaN if there are none.
-        ece: Expected calibration error of the answers, with 15 bins of equal mass.
-        ece_interval: Its 95 % bootstrap interval.
-        brier: Mean squared error of the answers' probabilities.
-        auroc: Area under the ROC curve of the answers' probabilities; NaN if all or no answers are right.
-        first_ece, first_auroc: The same for the first candidates, over all mentions including NIL ones.
-        threshold: The threshold of the next three figures.
-        coverage: Share of mentions that are linked.
-        precision: Share of links that are right; NaN without links.
-        nil_f1: F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be.
-    """
+    """Figures of a set of answers, all of them shares."""
 
     n: int
-    first_accuracy: float
-    ece: float
-    ece_interval: tuple[float, float]
-    brier: float
-    auroc: float
-    first_ece: float
+    first_accuracy: float  # share of mentions with an entity whose first candidate is right; NaN if there are none
+    ece: float  # expected calibration error of the answers, with 15 bins of equal mass
+    ece_interval: tuple[float, float]  # its 95 % bootstrap interval
+    brier: float  # mean squared error of the answers' probabilities
+    auroc: float  # area under the ROC curve of the answers' probabilities; NaN if all or no answers are right
+    first_ece: float  # ECE and AUROC of the first candidates, over all mentions, NIL ones too
     first_auroc: float
-    threshold: float
-    coverage: float
-    precision: float
-    nil_f1: float
+    threshold: float  # the threshold of the next three figures
+    coverage: float  # share of mentions that are linked
+    precision: float  # share of links that are right; NaN without links
+    nil_f1: float  # F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be.
 
 
 def measure(
@@ -126,7 +115,6 @@ def calibration_error(answers: Answers, *, n_bins: int = N_BINS) -> float:
 
 def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Bins of equal mass, sorted by probability: share of mentions, mean probability and share right of each, (b,).
-
     Empty bins are omitted, so that b is at most `n_bins`.
     """
     values, row = np.unique(answers.probability, return_inverse=True)
@@ -155,9 +143,8 @@ def brier_score(answers: Answers) -> float:
 
 
 def auroc(answers: Answers) -> float:
-    """Share of pairs in which the right answer has a higher probability than the wrong one.
-
-    Equal probabilities count half; NaN if there is no pair.
+    """Share of pairs in which the right answer has a higher probability than the wrong one. Equal probabilities count
+    half; NaN if there is no pair.
     """
     values, row = np.unique(answers.probability, return_inverse=True)
     right = np.bincount(row, answers.weights * answers.correct, minlength=len(values))
@@ -228,10 +215,9 @@ def best_precision(answers: Answers, *, highest: float = 1.0) -> float:
 def bootstrap_interval(
     answers: Answers, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
 ) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the calibration error, corrected for its bias.
-
-    A resample has a larger calibration error than the mentions it was drawn from, because its noise adds to the gaps.
-    So the percentiles are shifted by the difference between the figure and the mean of the resamples.
+    """The 95 % bootstrap interval of the calibration error, corrected for its bias. A resample has a larger calibration
+    error than the mentions it was drawn from, because its noise adds to the gaps. So the percentiles are shifted by the
+    difference between the figure and the mean of the resamples.
     """
     n = len(answers)
     figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(n_resamples)]
@@ -298,3 +284,190 @@ def _outcome(answers: Answers, threshold: float) -> Outcome:
     shares = answers.weights / (answers.weights.sum() or 1.0)
     right, wrong = linked * answers.first_correct, linked * (1 - answers.first_correct)
     return Outcome(float(shares @ right), float(shares @ wrong), float(shares @ ~linked))
+
+
+class HeldOut(NamedTuple):
+    """A mention, and whether a point is one that it must not find; None excludes nothing."""
+
+    mention: str
+    excludes: Callable[[NamePoint], bool] | None = None
+
+
+def score_held_out(
+    store: Store,
+    collection: Collection,
+    encoder: Encoder,
+    mentions: Iterable[HeldOut],
+    *,
+    limit: int = DEFAULT_LIMIT,
+    model: RankingModel | None = None,
+) -> Iterator[ScoredMention]:
+    """Yield scored mentions, in order; see `EntityLinker.score_batch`. The store stays open. `model` has coefficients
+    of the ranking; by default those of the collection, or of the package, count.
+    """
+    held_out = list(mentions)
+
+    def exclude(number: int, point: NamePoint) -> bool:
+        excludes = held_out[number].excludes
+        return excludes is not None and excludes(point)
+
+    linker = EntityLinker(store, [collection], encoder, model=model)
+    return linker.score_batch([one.mention for one in held_out], limit=limit, exclude=exclude)
+
+
+IntArray = npt.NDArray[np.int64]
+
+MAX_CANDIDATES = 256
+"""Candidates kept per mention. Only mentions whose candidates all share one name have more, and those are tied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """n scored mentions with at most k candidates each."""
+
+    logits: FloatArray  # logits of the candidates, best first, (n, k); minus infinity where a mention has fewer
+    nil_logits: FloatArray  # logits of NIL, (n,)
+    is_right: BoolArray  # whether a candidate is the right entity, (n, k)
+    n_tied: IntArray  # number of tied first candidates, (n,); 1 for a single best one, 0 without candidates
+    is_nil: BoolArray  # whether the base has no entity for the mention, (n,)
+    weights: FloatArray  # weight of each mention, (n,)
+    features: npt.NDArray[np.float32]  # features of the candidates, (n, k, len(FEATURES)); 0 where a mention has fewer
+    nil_features: FloatArray  # features of NIL, (n, len(NIL_FEATURES))
+    offsets: FloatArray  # what rules add to the logits, (n, k); included in `logits`
+    certainty: FloatArray  # precision of the rule of each mention, (n,); 1 without a rule
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def is_found(self) -> BoolArray:
+        """Whether the right entity is among the candidates, (n,)."""
+        found: BoolArray = np.any(self.is_right, axis=1, keepdims=True)[:, 0]
+        return found
+
+    @property
+    def first_is_right(self) -> FloatArray:
+        """Probability that the first candidate is right, if one of the tied ones is taken at random; (n,)."""
+        tied = np.arange(self.is_right.shape[1]) < self.n_tied[:, None]
+        chance: FloatArray = (self.is_right & tied).sum(axis=1) / np.maximum(self.n_tied, 1)
+        return chance
+
+    @property
+    def nil_share(self) -> float:
+        """Share of NIL mentions, by weight."""
+        return float(self.weights @ self.is_nil / self.weights.sum())
+
+    def take(self, rows: IntArray) -> Samples:
+        """The mentions in these rows."""
+        return Samples(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def undecided(self) -> Samples:
+        """The mentions that no rule decides: those that coefficients, slope and bias matter for."""
+        return self.take(np.flatnonzero(self.certainty == 1))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Samples]) -> Samples:
+        """Several samples, concatenated; at least one."""
+        width = max(part.logits.shape[1] for part in parts)
+        wide = []
+        for part in parts:
+            more = ((0, 0), (0, width - part.logits.shape[1]))
+            wide.append(
+                replace(
+                    part,
+                    logits=np.pad(part.logits, more, constant_values=-np.inf),
+                    features=np.pad(part.features, (*more, (0, 0))),
+                    offsets=np.pad(part.offsets, more),
+                    is_right=np.pad(part.is_right, more, constant_values=False),
+                )
+            )
+        return cls(*(np.concatenate([getattr(part, field.name) for part in wide]) for field in fields(cls)))
+
+    def with_nil_share(self, share: float) -> Samples:
+        """A copy with weights such that NIL mentions have this share. Raises ValueError if that is not possible."""
+        if not 0 <= share < 1:
+            raise ValueError(f"the share of NIL mentions must be in [0, 1), not {share}")
+        n_nil = int(self.is_nil.sum())
+        if n_nil == len(self) or (share and not n_nil):
+            kind = "NIL mention" if not n_nil else "mention with an entity"
+            raise ValueError(f"there is no {kind}, so a share of {share} is impossible")
+        weights = self.weights / self.weights.mean()
+        of_nil = share * len(self) / max(1e-9, float(weights @ self.is_nil))
+        of_others = (1 - share) * len(self) / float(weights @ ~self.is_nil)
+        return replace(self, weights=weights * np.where(self.is_nil, of_nil, of_others))
+
+    def scored_by(self, model: RankingModel) -> Samples:
+        """The same candidates scored by other coefficients, in their new order."""
+        ranked = np.where(np.isfinite(self.logits), self.features @ model.features, -np.inf)
+        logits = ranked + self.offsets
+        order, n_tied = best_first(logits)
+        return replace(
+            self,
+            logits=np.take_along_axis(logits, order, axis=1),
+            nil_logits=model.nil_logits(ranked, self.features, self.nil_features),
+            features=np.take_along_axis(self.features, order[:, :, None], axis=1),
+            offsets=np.take_along_axis(self.offsets, order, axis=1),
+            is_right=np.take_along_axis(self.is_right, order, axis=1),
+            n_tied=n_tied,
+        )
+
+    def answers(self, calibration: Calibration) -> Answers:
+        """The answers under this calibration."""
+        candidates, nil = self.probabilities(calibration)
+        first = candidates[:, 0]
+        right = self.first_is_right
+        answers_nil = nil > first
+        linkable = self.n_tied == 1
+        return Answers(
+            probability=np.where(answers_nil, nil, first),
+            correct=np.where(answers_nil, self.is_nil, right).astype(np.float64),
+            first_probability=first,
+            first_correct=right,
+            link_probability=np.where(linkable, first, 0.0),
+            is_nil=self.is_nil,
+            weights=self.weights,
+        )
+
+    def probabilities(self, calibration: Calibration) -> tuple[FloatArray, FloatArray]:
+        """Probabilities of the candidates, (n, k), and of NIL, (n,): a softmax with the highest logit subtracted."""
+        scaled = calibration.slope * self.logits
+        nil = calibration.slope * self.nil_logits + calibration.nil_bias
+        highest = np.maximum(scaled.max(axis=1), nil)
+        weights, nil_weight = np.exp(scaled - highest[:, None]), np.exp(nil - highest)
+        total = weights.sum(axis=1) + nil_weight
+        most = np.where(self.certainty < 1, 1.0, EXACT_CERTAINTY)  # no other name is more certain than an exact one
+        candidates = np.minimum(self.certainty[:, None] * weights / total[:, None], most[:, None])
+        return candidates, np.where(self.certainty < 1, 1 - candidates.sum(axis=1), nil_weight / total)
+
+
+def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> Samples:
+    """Samples of scored mentions and their right entity ids; an empty set means NIL. Raises ValueError if there are no
+    mentions, or the two lengths differ.
+    """
+    rows = []
+    for one, ids in zip(scored, gold, strict=True):
+        found = one.found[:MAX_CANDIDATES]
+        n_tied = min(len(found), max(1, sum(entity.tie for entity in found)))
+        # Without the points, which take most memory.
+        values = [(entity.logit, entity.offset, entity.point.entity_id in ids, entity.features) for entity in found]
+        rows.append((values, n_tied, one.nil_logit, one.nil_features, one.certainty))
+    if not rows:
+        raise ValueError("no mentions to calibrate on")
+    n, width = len(rows), max(1, *(len(values) for values, *_ in rows))
+    logits, offsets = np.full((n, width), -np.inf), np.zeros((n, width))
+    features, is_right = np.zeros((n, width, len(FEATURES)), dtype=np.float32), np.zeros((n, width), dtype=np.bool_)
+    for i, (values, *_) in enumerate(rows):
+        for k, row in enumerate(values):
+            logits[i, k], offsets[i, k], is_right[i, k], features[i, k] = row
+    return Samples(
+        logits=logits,
+        nil_logits=np.array([row[2] for row in rows]),
+        is_right=is_right,
+        n_tied=np.array([row[1] for row in rows]),
+        is_nil=np.array([not ids for ids in gold]),
+        weights=np.ones(n),
+        features=features,
+        nil_features=np.array([row[3] for row in rows]).reshape(-1, len(NIL_FEATURES)),
+        offsets=offsets,
+        certainty=np.array([row[4] for row in rows]),
+    )

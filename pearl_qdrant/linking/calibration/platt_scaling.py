@@ -1,6 +1,6 @@
 """Fits a calibration: slope and NIL bias, or on labelled pairs the coefficients of the ranking; and the threshold.
 
-The threshold is below the precision of exact names (`ranking.rules`), so that a calibration never loses them; among
+The threshold is below the precision of exact names (`ranking.scoring`), so that a calibration never loses them; among
 the thresholds that reach the precision it is the one with the most right minus wrong links.
 
     loss = - mean of log P(first candidate is right or not) + log P(mention is NIL or not)
@@ -34,19 +34,28 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import CalibrationError
-from pearl_qdrant.linking.calibration.held_out import IntArray, Samples
 from pearl_qdrant.linking.calibration.metrics import (
     Answers,
     FloatArray,
+    IntArray,
     Reliability,
+    Samples,
     best_precision,
     brier_score,
     measure,
     threshold_for_precision,
 )
-from pearl_qdrant.linking.ranking.features import FEATURES, FEW_NAMES, NIL_FEATURES, SIGNS, UNFITTED
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, all_margins
-from pearl_qdrant.linking.ranking.rules import HIGHEST_THRESHOLD
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    FEW_NAMES,
+    NIL_FEATURES,
+    SIGNS,
+    UNFITTED,
+    Calibration,
+    RankingModel,
+    all_margins,
+)
+from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 Loss = Callable[[FloatArray], tuple[float, FloatArray, FloatArray]]
@@ -89,9 +98,8 @@ PRIOR = 8.0  # chosen with 30, 50 and 700 mentions of the four curated sets; val
 
 
 def fit_coefficients(samples: Samples, shipped: RankingModel, *, keeps_ranking: bool = False) -> RankingModel:
-    """The most likely coefficients (maximum a posteriori), by weighted mentions that no rule decides.
-
-    `shipped` has the default ones, the centre of the prior; `keeps_ranking`: those of the ranking stay as they are.
+    """The most likely coefficients (maximum a posteriori), by weighted mentions that no rule decides. `shipped` has the
+    default ones, the centre of the prior; `keeps_ranking`: those of the ranking stay as they are.
     """
     samples = samples.undecided()
     if not len(samples):
@@ -191,25 +199,17 @@ N_FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted calibration with its figures.
+    """A fitted calibration with its figures."""
 
-    Attributes:
-        calibration, model: Fitted on all mentions; no model if only slope and bias were fitted.
-        before, after: Figures of the previous calibration, and of the new one, cross-fitted.
-        answers_before, answers_after: The answers that they were measured on.
-        n_nil, n_found: Number of NIL mentions, and of those whose entity was among the candidates.
-        nil_share: Share of NIL mentions, by weight.
-    """
-
-    calibration: Calibration
-    model: RankingModel | None
-    before: Reliability
-    after: Reliability
-    answers_before: Answers
+    calibration: Calibration  # fitted on all mentions
+    model: RankingModel | None  # likewise; none if only slope and bias were fitted
+    before: Reliability  # figures of the previous calibration
+    after: Reliability  # and of the new one, cross-fitted
+    answers_before: Answers  # the answers that they were measured on
     answers_after: Answers
-    n_nil: int
-    n_found: int
-    nil_share: float
+    n_nil: int  # number of NIL mentions
+    n_found: int  # and of those whose entity was among the candidates
+    nil_share: float  # share of NIL mentions, by weight
 
 
 def fit(
@@ -280,9 +280,8 @@ def _threshold(answers: Answers, precision: float) -> float:
 
 
 def fit_slope_and_bias(samples: Samples) -> Calibration:
-    """The most likely slope and bias, by Fisher scoring; the threshold stays at its default.
-
-    Mentions that a rule decides do not count: their probability does not depend on slope and bias.
+    """The most likely slope and bias, by Fisher scoring; the threshold stays at its default. Mentions that a rule
+    decides do not count: their probability does not depend on slope and bias.
     """
     samples = samples.undecided()
     if not len(samples):
@@ -298,10 +297,9 @@ def fit_slope_and_bias(samples: Samples) -> Calibration:
 
 
 def _loss(samples: Samples, at: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Negative log posterior of slope and bias, its gradient, (2,), and its Fisher information, (2, 2).
-
-    For an outcome y with probability p, d log likelihood / dp = (y - p) / (p (1 - p)), and the Fisher information of p
-    is 1 / (p (1 - p)); the chain rule through dp / d(slope, bias) gives the sums below.
+    """Negative log posterior of slope and bias, its gradient, (2,), and its Fisher information, (2, 2). For an outcome
+    y with probability p, d log likelihood / dp = (y - p) / (p (1 - p)), and the Fisher information of p is 1 / (p (1 -
+    p)); the chain rule through dp / d(slope, bias) gives the sums below.
     """
     candidates, nil = samples.probabilities(Calibration(float(at[0]), float(at[1])))
     # Missing candidates have logit -inf and probability 0: as 0 they add nothing, where -inf * 0 would give NaN.

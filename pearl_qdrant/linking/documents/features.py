@@ -38,13 +38,16 @@ from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
-from pearl_qdrant.linking.documents.mentions import (
+from pearl_qdrant.linking.documents.model import (
+    COLUMN,
+    NIL_COLUMN,
     DocumentMention,
+    DocumentModel,
     EntityKey,
+    FloatArray,
     best_of_open,
     log_sum_exp,
 )
-from pearl_qdrant.linking.documents.model import COLUMN, NIL_COLUMN, DocumentModel, FloatArray
 from pearl_qdrant.linking.documents.word_types import TYPES
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.records import LINKS_FIELD
@@ -70,8 +73,7 @@ Relations = dict[EntityKey, dict[EntityKey, tuple[float, float]]]
 
 def links_of(point: NamePoint) -> frozenset[str]:
     """The ids that an entity is linked to, empty if the base has none."""
-    text = point.extra.get(LINKS_FIELD)
-    return _parsed(text) if text else frozenset()
+    return _parsed(point.extra.get(LINKS_FIELD) or "")
 
 
 @lru_cache(maxsize=4096)
@@ -80,9 +82,8 @@ def _parsed(text: str) -> frozenset[str]:
 
 
 def is_coherent(mentions: Sequence[DocumentMention]) -> bool:
-    """Whether coherence can say something: there are several strings, and the base has links.
-
-    A base without popularity keeps what names decide, so that coherence can only add to it.
+    """Whether coherence can say something: there are several strings, and the base has links. A base without popularity
+    keeps what names decide, so that coherence can only add to it.
     """
     if len({mention.words for mention in mentions}) < LEAST_STRINGS:
         return False
@@ -130,11 +131,8 @@ _COLUMNS, _NIL_COLUMNS = [COLUMN[name] for name in _NAMES], [NIL_COLUMN[name] fo
 def coherence(
     point: NamePoint, words: tuple[str, ...], anchors: Sequence[Anchor], known: Relations
 ) -> tuple[float, float, float]:
-    """The features `same_entity`, `linked` and `shared_links` of the entity of a point.
-
-    Args:
-        words: Folded words of the mention; the anchor of the same words does not count.
-        known: What two entities have in common, as far as it was computed for this document.
+    """The features `same_entity`, `linked` and `shared_links` of the entity of a point. The anchor of the folded words
+    of its mention does not count; `known` keeps what two entities of the document have in common.
     """
     same = linked = shared = 0.0
     total = 0.5

@@ -10,81 +10,71 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.documents.features import (
-    Compare,
-    is_coherent,
-    set_coherence,
-    set_learned_names,
-    set_partial_names,
-    set_passages,
-    set_popularity,
-    set_word_types,
-)
-from pearl_qdrant.linking.documents.mentions import (
-    DocumentMention,
-    DocumentSpan,
-    document_mention,
-    document_spans,
-    log_sum_exp,
-)
+from pearl_qdrant.linking.documents import features
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     FEATURES,
     NIL_COLUMN,
+    DocumentMention,
     DocumentModel,
     Setting,
+    document_mention,
+    log_sum_exp,
     shipped_document_model,
 )
-from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
+from pearl_qdrant.linking.documents.word_types import Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.mention_detection.abbreviations import expand, find_abbreviations, find_uses
 from pearl_qdrant.linking.mention_detection.assertions import with_assertions
-from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
+from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, Passage, read_passages, read_spans
+from pearl_qdrant.linking.mention_detection.spans import as_name
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
 from pearl_qdrant.linking.ranking.scoring import in_order
-from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.records import Annotation
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.state import LinkerState
 
 
 def set_features(
     mentions: Sequence[DocumentMention],
     model: DocumentModel,
     *,
-    compare: Compare | None = None,
+    compare: features.Compare | None = None,
     without: frozenset[str] = frozenset(),
 ) -> None:
-    """Set all features of the mentions of one document.
-
-    Args:
-        mentions: As `document_mention` makes them, in the order of the text.
-        compare: Compares passages with entities; None if they do not count.
-        without: Parts that are switched off (`model.PARTS`).
+    """Set all features of the mentions of one document, which are in the order of the text; passages count if they are
+    compared. `without` are parts that are switched off (`model.PARTS`).
     """
     has_types = "types" not in without
     for mention in mentions:
         if "learned names" not in without:
-            set_learned_names(mention)
+            features.set_learned_names(mention)
         if "popularity" not in without:
-            set_popularity(mention)
+            features.set_popularity(mention)
         if has_types:
-            set_word_types(mention)
+            features.set_word_types(mention)
         _set_popular_name(mention, model)
     if "partial names" not in without:
-        set_partial_names(mentions, model)
+        features.set_partial_names(mentions, model)
         if has_types:
             for mention in mentions:
-                set_word_types(mention)  # of the entities of longer names
+                features.set_word_types(mention)  # of the entities of longer names
     # Where popularity and coherence count, passages bring 0.3 points and take a third of the time.
     has_popularity = any(mention.of_decision[NIL_COLUMN["bias"]] for mention in mentions)
     has_both = has_popularity and not without & {"coherence", "popularity"}
     if compare is not None and "passages" not in without and not has_both:
-        set_passages(mentions, model, compare)
+        features.set_passages(mentions, model, compare)
     if "coherence" not in without:
-        set_coherence(mentions, model)
+        features.set_coherence(mentions, model)
     for mention in mentions:
         _set_popular_name(mention, model)
 
@@ -97,7 +87,7 @@ def _set_popular_name(mention: DocumentMention, model: DocumentModel) -> None:
 
 
 def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> ScoredMention:
-    """The mention with its candidates in their new order, `limit` and tied ones, and logits for `decision.decide`."""
+    """The mention with its candidates in their new order, `limit` and tied ones, and logits for `scoring.decide`."""
     if mention.is_id or not mention.entities:
         return mention.scored
     parts = mention.values * model.features
@@ -126,6 +116,34 @@ def rescored(mention: DocumentMention, model: DocumentModel, *, limit: int) -> S
     return replace(mention.scored, found=kept, nil_logit=nil_logit, rule=rule, certainty=1.0)
 
 
+def read_document_lines(file: BinaryIO, name: str) -> Iterator[Passage]:
+    """Yield the documents of a file, each with its `ents`. Raises FormatError as `read_passages`."""
+    for passage in read_passages(file, name, "jsonl", spans_key="mentions"):
+        if passage.ents is None:
+            raise FormatError(name, passage.line, "not an object with a text and mentions, which may be []")
+        yield passage
+
+
+class DocumentSpan(NamedTuple):
+    """The place of a mention in a document, in characters, and what is linked for it: maybe its long form."""
+
+    start: int
+    end: int
+    query: str
+    long_form: str | None = None
+
+
+def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
+    """The mentions of a text, in the order of the spans. Raises ValueError as `read_spans`."""
+    uses = find_uses(text, find_abbreviations(text))
+    found = []
+    for span in read_spans(text, spans):
+        expanded, is_abbreviated = expand(text, span.start, span.end, uses)
+        query = as_name(expanded)
+        found.append(DocumentSpan(span.start, span.end, query, query if is_abbreviated else None))
+    return found
+
+
 CANDIDATES, CANDIDATES_IN_CONTEXT = 20, 15
 """Entities for each mention of a document, and for one with a context, which has little to choose by. Of news, 80 %
 have the right one among 10, and 86 % among 30, with which no more answers are right than with 20."""
@@ -135,30 +153,11 @@ _WORD = re.compile(r"[^\W_](?:[\w'’&-]|\.(?=\w))*")
 _SMALL_WORDS = frozenset("of the and for in de du la van von al bin".split())
 
 
-class DocumentSource(Protocol):
-    """What linking in documents needs of a linker; `linking.state.LinkerState` is one."""
-
-    def score_batch(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]: ...
-
-    def learned_in_document(self, scored: ScoredMention, options: LinkOptions) -> LearnedMention | None: ...
-
-    def decide_in_document(
-        self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions
-    ) -> Link: ...
-
-    def passages(self, text: str) -> Passages: ...
-
-
-@dataclass(frozen=True, slots=True)
-class MentionInText:
-    """A mention that its text scored, with what was learned of it."""
-
-    scored: ScoredMention
-    learned: LearnedMention | None = None
+MentionInText = tuple[ScoredMention, LearnedMention | None]  # as its text scored it, with what was learned of it
 
 
 def link_document(
-    source: DocumentSource,
+    source: LinkerState,
     text: str,
     spans: Iterable[GivenSpan],
     options: LinkOptions,
@@ -166,23 +165,19 @@ def link_document(
     without: frozenset[str] = frozenset(),
 ) -> list[Annotation]:
     """The links of the mentions of a document, one for each span, in the order of the spans. Raises ValueError if a
-    span is empty or outside the text, or of an unknown kind.
-
-    Args:
-        spans: Where its mentions are, as for `annotate`.
-        without: Parts of the model that are switched off (`model.PARTS`).
+    span is empty or outside the text, or of an unknown kind. `without` are parts that are switched off (`model.PARTS`).
     """
     places = document_spans(text, spans)
-    scored = score_document(source, text, places, options, without=without)
     found = []
-    for place, one in zip(places, scored, strict=True):
-        link = source.decide_in_document(one.scored, one.learned, options)
+    in_document = score_document(source, text, places, options, without=without)
+    for place, (scored, learned) in zip(places, in_document, strict=True):
+        link = source.decide_in_document(scored, learned, options)
         found.append(Annotation(text[place.start : place.end], place.start, place.end, link, place.long_form))
     return with_assertions(text, found, None)
 
 
 def score_document(
-    source: DocumentSource,
+    source: LinkerState,
     text: str,
     places: Sequence[DocumentSpan],
     options: LinkOptions,
@@ -194,7 +189,8 @@ def score_document(
     distinct = list(dict.fromkeys(place.query for place in places))
     scored = dict(zip(distinct, source.score_batch(distinct, wide), strict=True))
     has_learned = "learned names" not in without
-    learned = {query: source.learned_in_document(scored[query], options) if has_learned else None for query in distinct}
+    look_up = partial(source.learned.in_document, calibration=source.calibration, options=options)
+    learned = {query: look_up(scored[query]) if has_learned else None for query in distinct}
     words = Words(text)
     mentions = [
         document_mention(
@@ -206,7 +202,7 @@ def score_document(
         )
         for place in places
     ]
-    if not is_coherent(mentions):
+    if not features.is_coherent(mentions):
         without |= {"coherence"}
     setting: Setting = "no_coherence" if "coherence" in without else "coherence"
     learned_share = sum(bool(mention.learned) for mention in mentions) / max(1, len(mentions))
@@ -215,18 +211,17 @@ def score_document(
     in_order = sorted(mentions, key=lambda mention: mention.start)
     set_features(in_order, model, compare=source.passages(text).compare, without=without)
     return [
-        MentionInText(rescored(mention, model, limit=options.most_candidates), learned[place.query])
+        (rescored(mention, model, limit=options.most_candidates), learned[place.query])
         for place, mention in zip(places, mentions, strict=True)
     ]
 
 
 def score_in_context(
-    source: DocumentSource, mentions: Iterable[str], context: str, options: LinkOptions
+    source: LinkerState, mentions: Iterable[str], context: str, options: LinkOptions
 ) -> Iterator[MentionInText]:
-    """Mentions, in order, each scored as if it were the only one, with what a text around it says.
-
-    A longer name of the text that has the words of the mention, the types that the words around it suggest, and the
-    passage are added to what names say.
+    """Mentions, in order, each scored as if it were the only one, with what a text around it says. A longer name of the
+    text that has the words of the mention, the types that the words around it suggest, and the passage are added to
+    what names say.
     """
     names = [(name, f" {fold_name(name)} ") for name in capitalised_names(context)]
     words = Words(context)
@@ -252,12 +247,12 @@ def score_in_context(
             for other in document:
                 other.is_compared = False
             alone = next(answers)
-            learned = source.learned_in_document(alone, options)
+            learned = source.learned.in_document(alone, source.calibration, options)
             types = word_types().log_probabilities(words.rows_around(start, end)) if end else None
             own = document_mention(alone, start, has_popularity=False, learned=learned, type_scores=types)
             document.append(own)
             set_features(document, model, compare=passages.compare, without=frozenset(("coherence",)))
-            yield MentionInText(rescored(own, model, limit=options.most_candidates), learned)
+            yield rescored(own, model, limit=options.most_candidates), learned
 
 
 def _place(mention: object, context: str) -> tuple[int, int]:

@@ -38,8 +38,9 @@ Features of the decision:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from typing import Literal
@@ -47,7 +48,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.model import in_order
+from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.scoring import BONUS
+from pearl_qdrant.records import LearnedCount
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -102,9 +109,8 @@ class DocumentModel:
         }
 
     def probabilities(self, values: FloatArray, of_mention: FloatArray) -> FloatArray:
-        """Probabilities of candidates, (k,), by their features, (k, len(FEATURES)), and those of the decision.
-
-        1 minus their sum is the probability of NIL.
+        """Probabilities of candidates, (k,), by their features, (k, len(FEATURES)), and those of the decision. 1 minus
+        their sum is the probability of NIL.
         """
         if not len(values):
             return np.zeros(0)
@@ -123,12 +129,8 @@ def check_parts(without: Iterable[str]) -> frozenset[str]:
 
 
 def shipped_document_model(setting: Setting = "coherence", *, learned_share: float = 0.0) -> DocumentModel:
-    """The coefficients that come with this package.
-
-    Args:
-        learned_share: The share of the mentions of the document of which something was learned, in [0, 1]. The
-            coefficients lie between those for documents without learned names and with them. Counts themselves have
-            one coefficient.
+    """The coefficients that come with this package. By the share of the mentions of which something was learned, in
+    [0, 1], they lie between those for documents without learned names and with them; counts have one coefficient.
     """
     without = _shipped(setting)
     if setting == "context":
@@ -146,3 +148,108 @@ def shipped_document_model(setting: Setting = "coherence", *, learned_share: flo
 def _shipped(name: str) -> DocumentModel:
     loaded = json.loads(files(__package__).joinpath("documents.json").read_text("utf-8"))
     return DocumentModel.from_json(json.dumps(loaded[name]))
+
+
+MOST_CERTAIN = 6.0  # logits beyond which the decision of the ranking model counts for no more
+BEST, OPEN = 10, 0.95
+"""Candidates that passages and coherence can help; a first candidate more probable than `OPEN` needs no help."""
+
+EntityKey = tuple[str, str]  # base and id of an entity
+
+
+@dataclass(slots=True)
+class DocumentMention:
+    """A mention of a document with its candidates."""
+
+    start: int  # offset of its first character; orders the mentions of the document
+    scored: ScoredMention  # the mention and its candidates, as the ranking model leaves them
+    words: tuple[str, ...]  # its folded words, without an article at the start
+    entities: list[ScoredEntity]  # the candidates, and those that a longer mention of the document added
+    values: FloatArray  # their features, (k, len(FEATURES))
+    of_decision: FloatArray  # features of the decision, (len(NIL_FEATURES),)
+    row: dict[EntityKey, int] = field(init=False)
+    learned: tuple[LearnedCount, ...] = ()  # how often it meant what in labelled text
+    # (len(word_types.TYPES),), log probabilities of its type by the words around it; None if unknown.
+    type_scores: FloatArray | None = None
+    is_compared: bool = True  # whether its passage is compared with its candidates
+    is_id: bool = False  # whether the mention is the id of an entity, which nothing in a document can change
+
+    def __post_init__(self) -> None:
+        self.row = {entity.key: i for i, entity in enumerate(self.entities)}
+
+    def add(self, entity: ScoredEntity) -> int:
+        """The row of an entity, which becomes a candidate if it is none yet."""
+        row = self.row.get(entity.key)
+        if row is None:
+            row = self.row[entity.key] = len(self.entities)
+            self.entities.append(entity)
+            values = np.zeros(len(FEATURES))
+            if row:  # what a search does not find is no nearer than the last of what it finds
+                for name in ("names", "rules"):
+                    values[COLUMN[name]] = self.values[:, COLUMN[name]].min()
+            self.values = np.vstack([self.values, values])
+        return row
+
+
+def document_mention(
+    scored: ScoredMention,
+    start: int,
+    *,
+    has_popularity: bool = True,
+    learned: LearnedMention | None = None,
+    type_scores: FloatArray | None = None,
+) -> DocumentMention:
+    """A mention with the features that the ranking model and its rules give. If popularity does not count, the base is
+    taken for one without it. Where it counts, learned counts are features; else they have changed the probabilities.
+    """
+    is_popular = has_popularity and any(entity.point.popularity is not None for entity in scored.found)
+    is_id = scored.rule == "entity id"
+    if learned is not None and not is_popular and not is_id:
+        scored = learned.scored
+    words = fold_name(clean_mention(scored.mention)).split()
+    while len(words) > 1 and words[0] in ("the", "a", "an"):
+        del words[0]
+    found = scored.found
+    values = np.zeros((len(found), len(FEATURES)))
+    of_decision = np.zeros(len(NIL_FEATURES))
+    if not found:
+        of_decision[NIL_COLUMN["rules"]] = -MOST_CERTAIN
+    elif not is_popular:
+        logits = np.array(scored.logits)
+        values[:, COLUMN["rules"]] = logits - logits.max()
+        known = log_sum_exp(logits) - scored.nil_logit
+        # The certainty of a rule multiplies the probability; here it is a part of the decision.
+        share = scored.certainty / (1.0 + math.exp(-max(-MOST_CERTAIN, min(known, BONUS))))
+        of_decision[NIL_COLUMN["rules"]] = math.log(share / (1.0 - min(share, 1.0 - 1e-9)))
+    else:
+        raw = np.array([entity.logit - entity.offset for entity in found])
+        values[:, COLUMN["names"]] = raw - raw.max()
+        of_decision[NIL_COLUMN["bias"]] = 1.0
+        if is_id or any(entity.name.is_same_spelling and entity.offset > BONUS / 2 for entity in found):
+            of_decision[NIL_COLUMN["exact_name"]] = 1.0
+        else:
+            decided = log_sum_exp(raw) - scored.nil_logit
+            of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
+    mention = DocumentMention(
+        start, scored, tuple(words), list(found), values, of_decision, type_scores=type_scores, is_id=is_id
+    )
+    if learned is not None and is_popular and not is_id:
+        mention.learned = learned.counts
+        for entity in learned.scored.found:
+            if any((count.kb, count.entity_id) == entity.key for count in learned.counts):
+                mention.add(entity)
+    return mention
+
+
+def best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[int]:
+    """The rows of the best candidates of a mention that is open; none if its first one needs no help."""
+    if mention.is_id or not len(probabilities) or probabilities.max() > OPEN:
+        return []
+    best: list[int] = np.argsort(-probabilities, kind="stable")[:BEST].tolist()
+    return best
+
+
+def log_sum_exp(logits: FloatArray) -> float:
+    """log(sum(exp(logits))) of at least one logit."""
+    highest = float(logits.max())
+    return highest + math.log(float(np.exp(logits - highest).sum()))

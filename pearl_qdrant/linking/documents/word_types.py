@@ -27,7 +27,7 @@ from itertools import chain, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.lexical.word_rarity import english_words
+from pearl_qdrant.lexical.words import english_words
 from pearl_qdrant.linking.documents.model import FloatArray
 from pearl_qdrant.store.schema import NamePoint
 
@@ -129,7 +129,6 @@ TYPICAL = (
 """Sentences about nothing in particular."""
 
 _MOST_DESCRIBED = 150  # characters of a description that are read: a definition says at its beginning what a thing is
-
 Vectors = Callable[[Sequence[str]], FloatArray]  # vectors of texts, (n, dim), L2-normalised or zero
 
 NameVectors = Callable[[Sequence[NamePoint]], FloatArray]
@@ -161,9 +160,7 @@ class Passages:
 
     def compare(self, requests: Sequence[tuple[int, Sequence[NamePoint]]]) -> list[FloatArray]:
         """Cosines of passages to entities, plus those of their nearest pieces: one value in [-2, 2] for each entity.
-
-        Args:
-            requests: The offset of a mention in characters, and entities; mentions in the order of the text.
+        Each request is the offset of a mention in characters, in the order of the text, and entities.
         """
         of_request: list[str] = []
         beside: list[list[str]] = []

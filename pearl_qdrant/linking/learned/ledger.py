@@ -24,7 +24,7 @@ import msgspec
 
 from pearl_qdrant.errors import LearningError, StoreError
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.resources import resource_error
+from pearl_qdrant.store.system import resource_error
 
 FORMAT = 1  # version of the lines. A program refuses those of a later one.
 
@@ -42,32 +42,21 @@ class LearnedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class LearnedBatch:
-    """What one call taught a collection.
+    """What one call taught a collection."""
 
-    Attributes:
-        number: Its number, from 1, in the order of the calls.
-        time: When, in UTC, as in "2025-01-31T12:00:00Z".
-        source: The file, or what the caller said; may be empty.
-        mentions, names: Mentions in it, repeated ones included, and distinct pairs of mention and entity.
-        aliases: Pairs of name and entity id that were added as names of the base.
-        undoes: Number of the batch that it undoes; None for other kinds.
-        is_effective: Whether it counts: it was not undone, and its base is the one of the collection.
-        key, digest: Of the batch, which tells apart batches of one number, and of its rows.
-    """
-
-    number: int
+    number: int  # its number, from 1, in the order of the calls
     kind: BatchKind
-    time: str
-    source: str
-    mentions: int
-    names: int
+    time: str  # when, in UTC, as in "2025-01-31T12:00:00Z"
+    source: str  # the file, or what the caller said; may be empty
+    mentions: int  # mentions in it, repeated ones included
+    names: int  # distinct pairs of mention and entity
     nil_mentions: int
-    aliases: tuple[tuple[str, str], ...]
-    undoes: int | None
-    is_effective: bool
+    aliases: tuple[tuple[str, str], ...]  # pairs of name and entity id that were added as names of the base
+    undoes: int | None  # number of the batch that it undoes; None for other kinds
+    is_effective: bool  # whether it counts: it was not undone, and its base is the one of the collection
     kb: str
-    key: str
-    digest: str
+    key: str  # of the batch; tells apart batches of one number
+    digest: str  # of its rows
     undoes_key: str | None = None
 
 
@@ -103,18 +92,14 @@ _read_row, _read_end = msgspec.json.Decoder(LearnedRow).decode, msgspec.json.Dec
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All complete batches of a ledger, in its order, with the rows of those that are effective.
-
-    Attributes:
-        rows: Rows of effective batches by the key of their batch.
-        n_unreadable: Lines that belong to no complete batch.
-        first_damaged: Number of the first line that is damaged, from 1; None if all that is unreadable are batches
-            whose writer died: they stop, with a torn last line at most, where the next batch or nothing begins.
-    """
+    """All complete batches of a ledger, in its order, with the rows of those that are effective."""
 
     batches: tuple[LearnedBatch, ...] = ()
+    # rows of effective batches by the key of their batch
     rows: dict[str, list[LearnedRow]] = field(default_factory=dict)
-    n_unreadable: int = 0
+    n_unreadable: int = 0  # lines that belong to no complete batch
+    # number of the first line that is damaged, from 1; None if all that is unreadable are batches whose writer died:
+    # they stop, with a torn last line at most, where the next batch or nothing begins.
     first_damaged: int | None = None
 
     @property
@@ -232,22 +217,17 @@ def _with_effects(complete: Sequence[tuple[_Head, list[LearnedRow], _End]], kb: 
 
 
 def _batch_of(head: _Head, rows: Sequence[LearnedRow], end: _End, is_effective: bool) -> LearnedBatch:
+    same = ("number", "time", "source", "undoes", "kb", "digest", "undoes_key")
     kinds: dict[str, BatchKind] = {kind: kind for kind in get_args(BatchKind)}
     return LearnedBatch(
-        number=head.number,
         kind=kinds.get(head.kind, "learn"),
-        time=head.time,
-        source=head.source,
         mentions=sum(row.count for row in rows),
         names=len(rows),
         nil_mentions=sum(row.count for row in rows if row.entity_id is None),
         aliases=end.aliases,
-        undoes=head.undoes,
         is_effective=is_effective,
-        kb=head.kb,
         key=head.batch,
-        digest=head.digest,
-        undoes_key=head.undoes_key,
+        **{name: getattr(head, name) for name in same},
     )
 
 

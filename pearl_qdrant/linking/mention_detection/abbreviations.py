@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pearl_qdrant.lexical.word_rarity import is_common
+from pearl_qdrant.lexical.words import is_common
 
 LONGEST = 300  # characters read before and inside the brackets
 _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
@@ -87,9 +87,8 @@ def _is_short(form: str) -> bool:
 
 
 def _match_initials(short: str, before: str) -> int | None:
-    """Start of the words at the end of `before` whose initials are the short form; None if they are not.
-
-    Small words may have no letter: `ACU` is the adenocarcinoma of cervix uteri.
+    """Start of the words at the end of `before` whose initials are the short form; None if they are not. Small words
+    may have no letter: `ACU` is the adenocarcinoma of cervix uteri.
     """
     letters = [c.lower()[0] for c in short if c.isalnum()]
     for word in reversed(list(_PLAIN_WORD.finditer(before))):
@@ -133,9 +132,8 @@ class Use(NamedTuple):
 
 
 def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
-    """The uses of the short forms as whole words, in order; a plural `s` after a capital or digit is included.
-
-    If a short form has several definitions, the last one before the use applies, or the first if none is before it.
+    """The uses of the short forms as whole words, in order; a plural `s` after a capital or digit is included. If a
+    short form has several definitions, the last one before the use applies, or the first if none is before it.
     """
     meanings: dict[str, list[Abbreviation]] = {}
     for found in abbreviations:
@@ -169,9 +167,8 @@ def find_uses(text: str, abbreviations: Sequence[Abbreviation]) -> list[Use]:
 
 
 def expand(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, bool]:
-    """A stretch of text with its short forms replaced by their long forms, and whether there were any.
-
-    A stretch that contains the definition of a short form keeps that short form.
+    """A stretch of text with its short forms replaced by their long forms, and whether there were any. A stretch that
+    contains the definition of a short form keeps that short form.
     """
     parts, at = [], start
     for i in range(bisect_left(uses, start, key=lambda use: use.start), len(uses)):

@@ -10,30 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.mention_detection import selection
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
-from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, read_blocks
+from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, read_blocks, take_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
-from pearl_qdrant.linking.mention_detection.selection import (
-    LOWEST,
-    Choose,
-    ContextChooser,
-    SpanCandidate,
-    as_nil,
-    break_by_case,
-    decide_namesakes,
-    is_name,
-    probability_of,
-    select,
-    select_nil,
-    span_probability,
-)
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span, find_spans
-from pearl_qdrant.linking.mention_detection.tokens import as_name
+from pearl_qdrant.linking.mention_detection.spans import Shape, Span, as_name, find_spans
 from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -87,21 +72,11 @@ def annotate(
     encoder: Encoder | None = None,
     **keywords: Unpack[AnnotateKeywords],
 ) -> list[Annotation]:
-    """Find the mentions of a passage and link them.
+    """Find the mentions of a passage, or a spaCy `Doc`, and link them, in the order of the text.
 
-    Args:
-        text: The passage, or a spaCy `Doc`; the entities recognised in a `Doc` are the spans.
-        options: How to annotate, by default as `AnnotateOptions` is; each keyword replaces a field.
-        spans: The places of the mentions if the caller knows them: (start, end) in characters, objects with
-            `start_char` and `end_char`, or mappings with `start` and `end`. All are used, overlapping ones too.
-        encoder: Encodes the context; by default `linker.encoder`.
-
-    Returns:
-        Annotations in the order of the text. With `spans` and `include_nil`, but not `assertions`: one for each span,
-        in the order of the spans.
-
-    Raises:
-        ValueError: If a span is outside the text, an option is out of range, or a context has no encoder.
+    Known places of mentions (`blocks.GivenSpan`) are all used, overlapping ones too; with `include_nil`, but not
+    `assertions`, there is one annotation for each, in their order. The context is encoded by `linker.encoder` by
+    default. Raises ValueError if a span is outside the text, an option is out of range, or a context has no encoder.
     """
     chosen = (options or AnnotateOptions()).updated(**keywords)
     blocks = read_blocks(text, chosen, spans)
@@ -112,29 +87,19 @@ def annotate_blocks(
     linker: BatchLinker, blocks: Iterable[Block], options: AnnotateOptions, *, encoder: Encoder | None = None
 ) -> Iterator[list[Annotation]]:
     """The annotations of blocks of texts, in order; a few are linked together."""
-    choose: Choose | None = None
+    choose: selection.Choose | None = None
     if options.context is not None:
         encoder = encoder or getattr(linker, "encoder", None)
         if encoder is None:
             raise ValueError(f"a context needs an encoder, and {type(linker).__name__} has none: pass one as encoder=")
-        choose = ContextChooser(options.context, encoder)
+        choose = selection.ContextChooser(options.context, encoder)
 
     def stream() -> Iterator[list[Annotation]]:
         remaining = iter(blocks)
-        while group := list(_take(remaining)):
+        while group := take_blocks(remaining, PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE):
             yield from _annotate_group(linker, [_prepare(block) for block in group], options, choose)
 
     return stream()
-
-
-def _take(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The next blocks that are linked together."""
-    n_characters = 0
-    for block in islice(blocks, PASSAGES_AT_ONCE):
-        yield block
-        n_characters += len(block.text)
-        if n_characters >= CHARACTERS_AT_ONCE:
-            return
 
 
 def _prepare(block: Block) -> _Passage:
@@ -171,7 +136,7 @@ def _offsets_within(uses: Sequence[Use]) -> set[int]:
 
 
 def _annotate_group(
-    linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: Choose | None
+    linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: selection.Choose | None
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
     # A linker that does not say how its base writes names: as proper names or in small letters.
@@ -190,9 +155,11 @@ def _annotate_group(
         links = linker.link_batch(list(some), types=types, limit=DEFAULT_LIMIT, threshold=0.0)
         for query, link in zip(some, links, strict=True):
             # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
-            is_used = max(probability_of(link), LOWEST) >= least or is_name(link)
+            is_used = max(selection.probability_of(link), selection.LOWEST) >= least or selection.is_name(link)
             link_of[types, query] = link if is_used else replace(link, candidates=())
-    decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
+    decide = partial(
+        selection.decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose
+    )
     for passage in passages:
         found = []
         for one in _select_spans(passage, _span_candidates(passage, link_of, case, options), options):
@@ -240,35 +207,35 @@ def _add_name_windows(
 
 def _span_candidates(
     passage: _Passage, link_of: Mapping[tuple[tuple[str, ...], str], Link], case: NameCase, options: AnnotateOptions
-) -> list[SpanCandidate]:
+) -> list[selection.SpanCandidate]:
     """The spans of a passage, each with its link, by types and string, and its probability of being a mention."""
     candidates = []
     for lookup in passage.lookups:
         span, link = lookup.span, link_of[options.types_of(lookup.span.label), lookup.query]
-        is_exact = is_name(link)
+        is_exact = selection.is_name(link)
         long_form = lookup.query if lookup.is_abbreviated else None
         allowed = partial(
             may_mention, span, lookup.query, case=case, is_exact=is_exact, common_words=options.common_words
         )
-        by_case = break_by_case(link, allowed) if link.candidates else link
+        by_case = selection.break_by_case(link, allowed) if link.candidates else link
         if by_case is None:
-            candidates.append(SpanCandidate(span, link, 0.0, long_form))
+            candidates.append(selection.SpanCandidate(span, link, 0.0, long_form))
             continue
         best = next((c for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
         writing = case.writing_of(best) if best is not None else Writing.PROPER
-        probability = span_probability(span, by_case, is_exact=is_exact)
-        candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact, writing))
+        probability = selection.span_probability(span, by_case, is_exact=is_exact)
+        candidates.append(selection.SpanCandidate(span, by_case, probability, long_form, is_exact, writing))
     return candidates
 
 
 def _select_spans(
-    passage: _Passage, candidates: Sequence[SpanCandidate], options: AnnotateOptions
-) -> list[SpanCandidate]:
+    passage: _Passage, candidates: Sequence[selection.SpanCandidate], options: AnnotateOptions
+) -> list[selection.SpanCandidate]:
     """The spans to return, in the order of the text; of given spans all, in the caller's order."""
     threshold = options.least_probability
     if passage.block.spans is not None:
-        return [c if c.probability >= threshold else replace(c, link=as_nil(c.link)) for c in candidates]
-    kept = select(candidates, threshold=threshold, nested=options.nested)
+        return [c if c.probability >= threshold else replace(c, link=selection.as_nil(c.link)) for c in candidates]
+    kept = selection.select(candidates, threshold=threshold, nested=options.nested)
     if options.include_nil:
-        kept += select_nil(candidates, kept)
+        kept += selection.select_nil(candidates, kept)
     return sorted(kept, key=lambda c: (c.span.start, -c.span.end))

@@ -227,9 +227,8 @@ def with_assertions(
     wanted: Sequence[str] = (),
     headings: Sequence[tuple[int, str]] = (),
 ) -> list[Annotation]:
-    """Annotations of a text with what it says of each, its sentence and its section.
-
-    `triggers` is None for the English ones, and only annotations with a `wanted` assertion are returned, all if empty.
+    """Annotations of a text with what it says of each, its sentence and its section. `triggers` is None for the English
+    ones, and only annotations with a `wanted` assertion are returned, all if empty.
     """
     said = (triggers or english_triggers()).assertions(text, [(one.start, one.end) for one in found])
     bounds = [0, *(match.end() for match in SENTENCE_END.finditer(text)), len(text)]

@@ -1,4 +1,4 @@
-"""A text as it is annotated: its blocks, its markup, and the spans that somebody else found.
+"""A text as it is annotated: its blocks, its markup, and the spans that somebody else found; and files of texts.
 
 Given spans may be tuples, mappings or objects, of any recogniser. Offsets are `start` and `end`, or `start_char` and
 `end_char` (spaCy, Stanza). The label is `label` (GLiNER, spaCy), `entity_group` (Transformers), `entity_type`
@@ -14,6 +14,7 @@ share. Each block knows the abbreviations that the whole text defines.
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -22,14 +23,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from html import unescape
 from html.parser import HTMLParser
+from itertools import islice
 from operator import index
-from typing import Protocol, SupportsIndex, runtime_checkable
+from typing import BinaryIO, Literal, Protocol, SupportsIndex, runtime_checkable
 
+from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, find_abbreviations
 from pearl_qdrant.linking.mention_detection.assertions import SENTENCE_END, with_assertions
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
-from pearl_qdrant.linking.options import AnnotateOptions, Markup
+from pearl_qdrant.linking.mentions import read_text_lines
+from pearl_qdrant.linking.options import AnnotateOptions, Markup, OffsetUnit
 from pearl_qdrant.records import Annotation
+from pearl_qdrant.settings import MAX_PASSAGE_BYTES
 
 
 @runtime_checkable
@@ -98,7 +103,6 @@ def _parts(given: GivenSpan) -> tuple[object, object, object]:
 COVER = "\u2060"  # word joiner: ends a word, but is no gap
 WITHIN_WORD = "\u00ad"  # soft hyphen: part of the word around it
 HEADING_END = "\x1e"  # ends a heading, and with it a sentence
-
 Heading = tuple[int, str]  # offset of a heading, and its text
 _HIDDEN = frozenset("script style template svg math".split())
 _HEADINGS = frozenset("h1 h2 h3 h4 h5 h6".split())
@@ -124,10 +128,8 @@ _LABEL = re.compile(
 
 
 def cover(text: str, markup: Markup | None) -> tuple[str, list[Heading]]:
-    """A text without its markup, of the same length, and its headings.
-
-    A plain text has a heading in each line in capitals, and at the start of each line that begins with some words and a
-    colon (`Family history:`).
+    """A text without its markup, of the same length, and its headings. A plain text has a heading in each line in
+    capitals, and at the start of each line that begins with some words and a colon (`Family history:`).
     """
     if markup is None:
         return text, [(found.start(), (found[1] or found[2]).strip()) for found in _LABEL.finditer(text)]
@@ -202,23 +204,14 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A part of a text, or all of it.
+    """A part of a text, or all of it."""
 
-    Attributes:
-        text: What is read; markup is covered.
-        written: The same part as it is written.
-        start: Where it starts in the text, as offsets of the options count.
-        abbreviations: Those of the whole text; offsets are relative to this part.
-        headings: The last one before it, and its own; likewise.
-        spans: The places of its mentions if they are known.
-    """
-
-    text: str
-    written: str
-    start: int
-    abbreviations: tuple[Abbreviation, ...]
-    headings: tuple[Heading, ...]
-    spans: tuple[Span, ...] | None
+    text: str  # what is read; markup is covered
+    written: str  # the same part as it is written
+    start: int  # where it starts in the text, as offsets of the options count
+    abbreviations: tuple[Abbreviation, ...]  # those of the whole text; offsets are relative to this part
+    headings: tuple[Heading, ...]  # the last one before it, and its own; likewise
+    spans: tuple[Span, ...] | None  # the places of its mentions if they are known
     is_last: bool
 
 
@@ -282,6 +275,17 @@ def _starts(text: str) -> list[int]:
     return starts
 
 
+def take_blocks(blocks: Iterator[Block], n: int, n_characters: int) -> list[Block]:
+    """The next blocks that are worked on together: up to n, fewer where they have so many characters."""
+    taken, length = list[Block](), 0
+    for block in islice(blocks, n):
+        taken.append(block)
+        length += len(block.text)
+        if length >= n_characters:
+            break
+    return taken
+
+
 def finished(block: Block, found: Sequence[Annotation], options: AnnotateOptions) -> list[Annotation]:
     """The annotations of a block with what its text says of them, and with offsets in the whole text."""
     described = with_assertions(block.text, found, options.triggers, options.assertions, block.headings)
@@ -303,9 +307,8 @@ def of_texts(
     annotated: Callable[[Iterable[Block]], Iterable[list[Annotation]]],
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[list[Annotation]]:
-    """The annotations of each text, from the blocks of some texts and what annotates blocks, in order.
-
-    `on_progress` is called after each block with the bytes that are annotated, in UTF-8.
+    """The annotations of each text, from the blocks of some texts and what annotates blocks, in order. `on_progress` is
+    called after each block with the bytes that are annotated, in UTF-8.
     """
     ahead: deque[tuple[bool, int]] = deque()
 
@@ -324,3 +327,84 @@ def of_texts(
         if is_last:
             yield found
             found = []
+
+
+PassageFormat = Literal["lines", "jsonl", "whole"]
+"""One passage a line; one JSON object a line, with "text" and maybe "id" and "spans"; the whole file is one passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage of a file, with the number of its line, from 1, and the places of its mentions if they are known. That
+    of a whole file has its line ends as they are, so that offsets match the file.
+    """
+
+    line: int
+    text: str
+    id: str | int | None = None
+    ents: tuple[Span, ...] | None = None
+
+
+def format_of(name: str) -> PassageFormat:
+    """The format that the ending of a file suggests."""
+    return "jsonl" if name.lower().endswith((".jsonl", ".ndjson")) else "lines"
+
+
+def read_passages(
+    file: BinaryIO,
+    name: str,
+    kind: PassageFormat | None = None,
+    *,
+    offsets: OffsetUnit = "characters",
+    spans_key: str = "spans",
+) -> Iterator[Passage]:
+    """Yield the passages of a file in constant memory. Blank lines are counted and yield nothing. Raises FormatError at
+    a line that is not UTF-8, longer than `MAX_LINE_BYTES`, or not an object with a text; InputError if a whole file is
+    not UTF-8, or longer than `MAX_PASSAGE_BYTES`. The format is by default `format_of` the name. `spans_key` names a
+    list of the places of mentions: mappings with `start` and `end`, as `offsets` counts, and maybe a `label`.
+    """
+    kind = kind or format_of(name)
+    if kind == "whole":
+        content = file.read(MAX_PASSAGE_BYTES + 1)
+        if len(content) > MAX_PASSAGE_BYTES:
+            message = f"longer than {MAX_PASSAGE_BYTES:,} bytes, the maximum for one passage. Split it, as by chapters"
+            raise InputError(name, None, message)
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            message = f"not UTF-8 at byte {error.start}. Convert it, for example with iconv"
+            raise InputError(name, None, message) from error
+        yield Passage(1, text)
+        return
+    for number, line in read_text_lines(file, name):
+        if not line.strip():
+            continue
+        if kind == "lines":
+            yield Passage(number, line)
+            continue
+        try:
+            yield _parse(line, number, offsets, spans_key)
+        except ValueError as error:
+            raise FormatError(
+                name, number, f"{error}. A line looks like this: {_EXAMPLE.replace('SPANS', spans_key)}"
+            ) from error
+
+
+def _parse(line: str, number: int, offsets: OffsetUnit, spans_key: str) -> Passage:
+    """The passage of a line of JSON. Raises ValueError if it is none."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from error
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise ValueError("not an object with a text")  # noqa: TRY004 - of a file, as the others
+    key, text, spans = row.get("id"), row["text"], row.get(spans_key)
+    if not isinstance(key, (str, int, type(None))) or isinstance(key, bool):
+        raise ValueError(f"the id is {json.dumps(key)[:50]}. Give a string or an integer, or leave it out")  # noqa: TRY004
+    if not isinstance(spans, (list, type(None))):
+        raise ValueError(f"not an object with a text and {spans_key}, which are a list")  # noqa: TRY004
+    in_characters = Utf16(text).characters if offsets == "utf-16" else None
+    return Passage(number, text, key, None if spans is None else tuple(read_spans(text, spans, in_characters)))
+
+
+_EXAMPLE = '{"id": "report-7", "text": "She read the NYTimes.", "SPANS": [{"start": 13, "end": 20}]}'

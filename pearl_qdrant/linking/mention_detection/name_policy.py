@@ -31,17 +31,16 @@ from enum import Enum
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.lexical.word_rarity import (
+from pearl_qdrant.lexical.words import (
     begins_names,
     is_common,
     is_mostly_name,
     is_word,
     other_spellings,
+    variant_word,
     word_rarity,
 )
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span
-from pearl_qdrant.linking.mention_detection.tokens import CONNECTORS, DATES, ROLES, STOP_WORDS
+from pearl_qdrant.linking.mention_detection.spans import CONNECTORS, DATES, ROLES, STOP_WORDS, Shape, Span
 from pearl_qdrant.linking.options import CommonWords
 from pearl_qdrant.linking.ranking.candidate_features import PROPER_TYPES
 from pearl_qdrant.records import Candidate
@@ -114,20 +113,14 @@ class _Counts:
 
 @dataclass(frozen=True, slots=True)
 class NameCase:
-    """How the names of some collections are written; made by `of_points`.
+    """How the names of some collections are written; made by `of_points`."""
 
-    Attributes:
-        of_type: How those of each coarse type that was seen often enough are written, "" for none.
-        untyped, typed: How the others are written.
-        has_case: Whether some names have capitals and others small letters.
-        is_capitals: Whether nearly all names are in capitals.
-    """
-
+    # how those of each coarse type that was seen often enough are written, "" for none
     of_type: Mapping[str, Writing] = field(default_factory=dict)
-    untyped: Writing = Writing.PROPER
+    untyped: Writing = Writing.PROPER  # how the others are written
     typed: Writing = Writing.PROPER
-    has_case: bool = True
-    is_capitals: bool = False
+    has_case: bool = True  # whether some names have capitals and others small letters
+    is_capitals: bool = False  # whether nearly all names are in capitals
 
     @classmethod
     def of_points(cls, points: Iterable[NamePoint]) -> NameCase:
@@ -245,9 +238,8 @@ def _has_capitals(word: str) -> bool:
 
 
 def _is_form_of(written: str, name: str, writing: Writing) -> bool:
-    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it.
-
-    A name with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
+    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it. A name
+    with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
     `American` for America, is another word, and one with more words, or with a letter or number more, is another name.
     """
     is_word = " " not in written

@@ -18,10 +18,17 @@ import numpy as np
 
 from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.word_rarity import is_common as is_frequent
+from pearl_qdrant.lexical.words import is_common as is_frequent
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase
-from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Span, SpanFinder
-from pearl_qdrant.linking.mention_detection.tokens import ARTICLES, COMMON_WORDS, Gap, as_name
+from pearl_qdrant.linking.mention_detection.spans import (
+    ARTICLES,
+    COMMON_WORDS,
+    MAX_CHARACTERS,
+    Gap,
+    Span,
+    SpanFinder,
+    as_name,
+)
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.search import chunks
 
@@ -105,13 +112,9 @@ def find_name_windows(
 
     Letter case may differ in three ways: the first letter at the start of a sentence; a lower-case text and a name with
     a capital first letter; or with all words capitalised. The last two do not hold for windows of common words alone,
-    nor for those that start with an article. Returns n lists.
-
-    Args:
-        known_names: Asks the base. It is called with the strings of up to `WINDOWS_AT_ONCE` windows.
-        without: For each passage the places (start, end) of spans that are known already.
-        known_spellings: Asks the base for names in any spelling. Where a text has no letter case, a name with capitals
-            inside is not known as the text writes it.
+    nor for those that start with an article. Returns n lists, `without` the places of spans that are known already.
+    Where a text has no letter case, a name with capitals inside is not known as the text writes it: `known_spellings`
+    counts.
     """
     found: list[list[Span]] = [[] for _ in texts]
     windows = (
@@ -132,9 +135,8 @@ def find_name_windows(
 
 
 def _is_bare(finder: SpanFinder, window: _Window) -> bool:
-    """Whether a window is without letter case, and without signs around it but for brackets that it closes.
-
-    Folding removes signs, so that all of a window's places would be the same name.
+    """Whether a window is without letter case, and without signs around it but for brackets that it closes. Folding
+    removes signs, so that all of a window's places would be the same name.
     """
     first, last = finder.words[window.first], finder.words[window.last]
     if finder.cased[window.first] or window.start != first.start or "e" in (first.shape[0], last.shape[0]):

@@ -88,11 +88,8 @@ def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | No
 
 
 def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Choose | None = None) -> Link:
-    """The link as `on_tie` wants it where several entities have the name; any other link unchanged.
-
-    Args:
-        link: A link made without a threshold; `threshold` is the minimum probability of one of the entities.
-        choose: Chooses one of the entities before `on_tie` counts, or None.
+    """A link made without a threshold as `on_tie` wants it where several entities have the name; any other unchanged.
+    `choose` chooses one of the entities before `on_tie` counts, or None.
     """
     same = namesakes(link)
     if not same:
@@ -131,20 +128,13 @@ LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds o
 
 @dataclass(frozen=True, slots=True)
 class SpanCandidate:
-    """A span that may be a mention, with its link.
-
-    Attributes:
-        link: The link of its string, made without a threshold.
-        probability: Probability that the span mentions the entity of the link, in [0, 1].
-        long_form: The string that was looked up in place of the text, if the passage defines one.
-        is_exact: Whether the string is a name of the entity, up to case, accents and punctuation.
-    """
+    """A span that may be a mention, with its link."""
 
     span: Span
-    link: Link
-    probability: float
-    long_form: str | None = None
-    is_exact: bool = False
+    link: Link  # the link of its string, made without a threshold
+    probability: float  # probability that the span mentions the entity of the link, in [0, 1]
+    long_form: str | None = None  # the string that was looked up in place of the text, if the passage defines one
+    is_exact: bool = False  # whether the string is a name of the entity, up to case, accents and punctuation
     writing: Writing = Writing.PROPER
 
     @property
@@ -187,9 +177,8 @@ def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float
 
 
 def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
-    """The best spans, in the order of the text, of at least this probability; none overlap unless `nested` is set.
-
-    Then the best spans inside the best spans are returned, too, and so on, with other entities than those around them.
+    """The best spans, in the order of the text, of at least this probability; none overlap unless `nested` is set. Then
+    the best spans inside the best spans are returned, too, and so on, with other entities than those around them.
     """
     probable = [c for c in candidates if c.probability >= threshold and c.link.candidates]
     kept = outer = _best(probable, ())
@@ -253,10 +242,8 @@ def _without_parts(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
 
 
 def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
-    """Drop spans that link to the same entity as a better span inside or around them.
-
-    "daily aspirin" links to aspirin, but with a lower probability than "aspirin". "Obama" is not a separate mention
-    within "President Obama".
+    """Drop spans that link to the same entity as a better span inside or around them. "daily aspirin" links to aspirin,
+    but with a lower probability than "aspirin". "Obama" is not a separate mention within "President Obama".
     """
     by_entity: dict[tuple[str, str], list[SpanCandidate]] = {}
     for candidate in candidates:
@@ -321,9 +308,8 @@ def _best_disjoint(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
 
 
 def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate]) -> list[SpanCandidate]:
-    """Names and acronyms without an entity that do not overlap the kept spans.
-
-    Where they overlap, those that are names of the base and no pieces of longer ones go first, then the longest.
+    """Names and acronyms without an entity that do not overlap the kept spans. Where they overlap, those that are names
+    of the base and no pieces of longer ones go first, then the longest.
     """
     taken = {offset for candidate in kept for offset in range(candidate.span.start, candidate.span.end)}
     found = []

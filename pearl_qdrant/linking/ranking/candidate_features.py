@@ -1,4 +1,4 @@
-"""Features of candidates and of NIL, in the order of `features.FEATURES` and `features.NIL_FEATURES`."""
+"""Features of candidates and of NIL, in the order of `model.FEATURES` and `model.NIL_FEATURES`."""
 
 from __future__ import annotations
 
@@ -10,34 +10,32 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.word_rarity import is_common, is_mostly_name
-from pearl_qdrant.linking.ranking.edit_features import (
-    FAR,
-    UNCHANGED,
-    is_misread,
-    is_other_word,
-    is_short_slip,
-    is_swap,
-    is_unknown,
-    margin,
-    rarity,
-    slips,
-    sorted_similarity,
-    word_changes,
-)
-from pearl_qdrant.linking.ranking.features import MARGINS
+from pearl_qdrant.lexical.words import is_common, is_mostly_name
+from pearl_qdrant.linking.ranking.model import MARGINS
 from pearl_qdrant.linking.ranking.name_differences import name_differences
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
 from pearl_qdrant.linking.ranking.string_features import (
+    FAR,
+    UNCHANGED,
     StringFeatures,
     equal_core,
     equal_first_word,
     equal_numbers,
     extra_numbers,
     is_acronym,
+    is_misread,
+    is_other_word,
+    is_short_slip,
+    is_swap,
+    is_unknown,
+    margin,
     missing_numbers,
     new_string_features,
+    rarity,
+    slips,
+    sorted_similarity,
     string_features,
+    word_changes,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.store.schema import NamePoint
@@ -45,22 +43,15 @@ from pearl_qdrant.store.schema import NamePoint
 PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
 """Coarse types whose names are capitalised in running text."""
 
-SOME_LEXICAL = 0.5
-"""Lexical score above which more of it adds less."""
-
-BACKGROUND = slice(5, 10)
-"""Ranks of the candidates that measure how crowded the base is around the mention."""
-
+SOME_LEXICAL = 0.5  # lexical score above which more of it adds less
+BACKGROUND = slice(5, 10)  # ranks of the candidates that measure how crowded the base is around the mention
 _NO_MARGINS = (0.0,) * (MARGINS.stop - MARGINS.start)
-
-LEAST_LOG_SIZE = math.log(300)
-"""The coefficients are fitted to bases of 300 names and more."""
+LEAST_LOG_SIZE = math.log(300)  # the coefficients are fitted to bases of 300 names and more
 
 _PREPOSITIONS = frozenset("about around at by for from in near of on to towards via with".split())
 """Words after which stands a whole name."""
 
-LONG = 30
-"""Letters and digits beyond which a mention counts as no longer."""
+LONG = 30  # letters and digits beyond which a mention counts as no longer
 
 
 def _dense(name: MatchedName, scorer: Scorer) -> float:
@@ -79,14 +70,9 @@ def candidate_features(  # long: one line for each feature
     nearest: Sequence[float],
     known: Mapping[str, float],
 ) -> tuple[float, ...]:
-    """Features in the order of `FEATURES`.
-
-    Args:
-        name: The best name of an entity.
-        gaps: Agreement of the mention with each type (`type_gaps`).
-        link_query, scorer: What was searched for, and parameters of the scoring.
-        nearest: The two highest edit similarities of all entities.
-        known: How frequent the mention's content words are in the base, in [0, 1].
+    """Features of the best name of an entity, in the order of `FEATURES`. `gaps` are of `type_gaps`, `nearest` the two
+    highest edit similarities of all entities, and `known` says how frequent the mention's content words are in the
+    base.
     """
     point, lexical, similarity = name.point, name.lexical, name.edit_similarity
     of_name = new_string_features(point.name, name.folded)
@@ -215,10 +201,8 @@ _ALL_REAL = np.array([i for i, name in enumerate(ENTITY_TYPES) if name != "OTHER
 
 
 def type_gaps(marginals: npt.NDArray[np.float32] | None) -> dict[str, float] | None:
-    """The agreement of one mention with each real type, in [-1, 0]; None without a type head.
-
-    Args:
-        marginals: (19,), probabilities of the mention's entity types.
+    """The agreement of one mention with each real type, in [-1, 0], by the probabilities of its types, (19,); None
+    without a type head.
     """
     if marginals is None:
         return None
@@ -227,12 +211,5 @@ def type_gaps(marginals: npt.NDArray[np.float32] | None) -> dict[str, float] | N
 
 
 def type_agreement(gaps: Mapping[str, float] | None, types: Sequence[str]) -> float:
-    """Agreement of one mention and one entity, in [-1, 0].
-
-    Args:
-        gaps: Of the mention, by `type_gaps`; None if types do not count.
-        types: Coarse types of the entity.
-    """
-    if not gaps:
-        return 0.0
-    return max([gaps[name] for name in types if name in gaps], default=0.0)
+    """Agreement of one mention, by its `type_gaps`, and the coarse types of one entity, in [-1, 0]."""
+    return max([gaps[name] for name in types if name in gaps], default=0.0) if gaps else 0.0

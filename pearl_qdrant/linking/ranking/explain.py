@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.features import WORDS
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import WORDS, Calibration, RankingModel, shipped_model
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 _DOCUMENT_WORDS: Mapping[str, str] = {
@@ -39,14 +38,9 @@ _SAME: Mapping[str, str] = {
 
 
 def explain_link(link: Link, calibration: Calibration, model: RankingModel | None = None) -> list[str]:
-    """Lines that explain a link: the rule that decided, or what speaks for and against the best candidate.
-
-    They say what the link and its candidates do not: names, ids, types and probabilities are there.
-
-    Args:
-        link: The link.
-        calibration: The calibration of the linker that made it.
-        model: The coefficients of that linker; by default the ones of the package.
+    """Lines that explain a link: the rule that decided, or what speaks for and against the best candidate. They say
+    what the link and its candidates do not: names, ids, types and probabilities are there. Calibration and model are
+    those of the linker that made it; by default the coefficients of the package.
     """
     lines = [_decision(link, calibration), *_learned(link)]
     best, *others = link.candidates or (None,)
@@ -54,12 +48,13 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
         return lines
     if best.document:
         return lines + _in_document(link)
+    other = next((c for c in others if not (best.tie and c.tie)), None)
     if link.rule is not None:
-        other = next((c for c in others if not (best.tie and c.tie)), None)
-        return lines + ([] if other is None else _popularity(best, other))
+        if other and best.name == other.name and best.popularity is not None and other.popularity is not None:
+            lines.append(f"popularity {best.popularity:g}; of {other.canonical_name} {other.popularity:g}")
+        return lines
     coefficients = (model or shipped_model()).by_name()
     parts = _parts(best.features, coefficients["decision"])
-    other = next((c for c in others if not (best.tie and c.tie)), None)
     if other is None:
         return [*lines, f"for and against {_label(best, link)}:", *_table(parts)]
     gaps = {name: value - other.features[name] for name, value in best.features.items()}
@@ -123,12 +118,6 @@ def _label(candidate: Candidate, link: Link) -> str:
     """The name of a candidate, with its id if another one has the name too."""
     alone = sum(one.canonical_name == candidate.canonical_name for one in link.candidates) == 1
     return candidate.canonical_name if alone else f"{candidate.canonical_name} [{candidate.entity_id}]"
-
-
-def _popularity(best: Candidate, other: Candidate) -> list[str]:
-    if best.popularity is None or other.popularity is None or best.name != other.name:
-        return []
-    return [f"popularity {best.popularity:g}; of {other.canonical_name} {other.popularity:g}"]
 
 
 def _parts(features: Mapping[str, float], coefficients: Mapping[str, float]) -> dict[str, float]:

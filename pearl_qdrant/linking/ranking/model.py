@@ -7,14 +7,13 @@
     p_i         = exp(slope * logit_i) / (sum_j exp(slope * logit_j) + exp(slope * logit_NIL + nil_bias))
 
 Ranking and decision have coefficients of their own: which of two names is nearer is another question than whether the
-nearer one is near enough.
+nearer one is near enough. `candidate_features.py` computes the features of a candidate from its best name; those of a
+mention speak for NIL, but for the margins: how far the second candidate of another name is behind.
 
-Rules go before the model where the mention is a name of the base itself, or an id (`rules.py`).
+Rules go before the model where the mention is a name of the base itself, or an id (`scoring.py`).
 The coefficients are in `ranking.json`. `runs/linking_model.py` fits them and documents the data. A coefficient has the
 sign that its feature's meaning requires, or is 0. Slope and bias are 1 and 0 until `pearl-qdrant calibrate` fits them
 to a collection.
-
-The features are in `features.py`.
 """
 
 from __future__ import annotations
@@ -25,38 +24,114 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.linking.ranking.features import COLUMN, FEATURES, FEW_NAMES, MARGINS, NIL_FEATURES
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
+
+
+class Feature(NamedTuple):
+    """A feature of a candidate."""
+
+    name: str  # its name, as in `ranking.json`
+    sign: int  # 1: it raises a candidate's score; -1: it lowers it; 0: either.
+    words: str  # what it means
+
+
+TABLE: tuple[Feature, ...] = (
+    Feature("dense", 1, "meaning (dense cosine, above that of unrelated names)"),
+    Feature("dense_squared", 1, "close meaning (the same, squared)"),
+    Feature("lexical", 1, "spelling (n-gram cosine)"),
+    Feature("some_lexical", 1, "similar spelling (n-gram cosine up to 0.5)"),
+    Feature("mention_coverage", 1, "share of the mention that the name covers"),
+    Feature("name_coverage", 1, "share of the name that the mention covers"),
+    Feature("equal_core", 1, "equal except for case, accents, punctuation, brackets"),
+    Feature("missing_numbers", -1, "a number of the mention is not in the name"),
+    Feature("extra_numbers", -1, "a number of the name is not in the mention"),
+    Feature("equal_numbers", 1, "the same numbers"),
+    Feature("acronym", 1, "one is an acronym of the other"),
+    Feature("first_word", 1, "the same first word"),
+    Feature("slip_gap", 1, "one or two edits away"),
+    Feature("slip_length", 0, "one edit away, by the length of the mention"),
+    Feature("sorted_similarity", 1, "few edits in another order of words"),
+    Feature("edit_margin", 1, "fewer edits than any other name"),
+    Feature("unknown_slip", 1, "one or two edits away, and the base does not have the word as it is written"),
+    Feature("unknown_gap", 1, "the same two, and the vectors differ"),
+    Feature("other_word", -1, "a word is a slip of one of the name, and itself a word that texts have"),
+    Feature("swap", 1, "letters in another order"),
+    Feature("replaced_words", -1, "another word in its place"),
+    Feature("replaced_rare", 0, "another word, which is rare in English"),
+    Feature("only_added", 0, "the mention has more words"),
+    Feature("added_plain", 1, "the words that it has more are frequent in English and rare in the base"),
+    Feature("only_missing", 0, "the name has more words"),
+    Feature("missing_rare", 0, "a word that it has more is rare in English"),
+    Feature("other_script", 0, "another script"),
+    Feature("other_script_dense", 1, "close meaning in another script"),
+    Feature("canonical", 1, "the canonical name"),
+    Feature("type_agreement", 1, "the model predicts another type for the mention"),
+    Feature("wanted_type", 1, "has a requested type"),
+    Feature("bracket_differs", -1, "other words in brackets"),
+    Feature("bracket_number", -1, "another number in brackets"),
+    Feature("bracket_added", -1, "what the mention has in brackets is not in the name"),
+    Feature("bracket_missing", 0, "only the name has brackets"),
+    Feature("number_differs", -1, "another number"),
+    Feature("small_number", -1, "only one has a number under 100"),
+    Feature("sequel", -1, "a number up to 9 follows"),
+    Feature("code_shared", 1, "the same code of letters and digits"),
+    Feature("code_differs", -1, "another code of letters and digits"),
+    Feature("opposite", -1, "a word that excludes one of the name (left, right)"),
+    Feature("first_name_differs", -1, "the same family name, and another first name"),
+    Feature("last_name_differs", -1, "the same first name, and another family name"),
+    Feature("initials_fit", 1, "the same family name, and initials of the first names"),
+    Feature("generation_differs", -1, "another generation (Jr., II)"),
+    Feature("cut_words", 1, "the same words, cut short"),
+    Feature("added_apart", -1, "a word more, which mostly makes another thing of a name"),
+    Feature("added_same", 1, "a word more, with which it is mostly the same thing"),
+    Feature("missing_same", 1, "the name has a word more, with which it is mostly the same thing"),
+    Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
+    Feature("equal_part", 1, "a part between commas is the name of this organisation"),
+)
+"""The features of a candidate, in the order of their values."""
+
+FEATURES: tuple[str, ...] = tuple(one.name for one in TABLE)
+WORDS: dict[str, str] = {one.name: one.words for one in TABLE}
+SIGNS: dict[str, int] = {one.name: one.sign for one in TABLE}
+COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
+UNFITTED = frozenset(("wanted_type",))  # features without training data: their coefficients were set by hand
+
+NIL_FEATURES = (
+    "bias",
+    "rarity",  # in English, of the rarest word of the mention, in [0, 1]
+    "background_dense",  # mean of `dense` over the candidates ranked 6 to 10: how crowded the base is there
+    "background_lexical",  # the same of `lexical`
+    "length",  # letters and digits of the mention, up to 30, divided by 30
+    "log_size",  # natural logarithm of the number of names in the collections, at least 300, divided by 10
+    "margin",  # logits that the first candidate is before the first one of another name, up to 8, divided by 8
+    "coverage_margin",  # what it has more of `mention_coverage`
+    "few_names",  # in [0, 1], above 0 in collections of under 300 names: what margins lose, as no other name is near
+)
+"""The features of a mention; they speak for NIL, margins against it."""
+
+MARGINS = slice(6, 8)  # the margins among `NIL_FEATURES`
+FEW_NAMES = NIL_FEATURES.index("few_names")  # it weighs nothing itself: its coefficient stays 0
+
 
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class RankingModel:
-    """The coefficients of the ranking.
+    """The coefficients of the ranking."""
 
-    Attributes:
-        features: Of the ranking, (len(FEATURES),).
-        decision: Of the decision, for the first candidate, (len(FEATURES),).
-        nil_features: Of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL.
-    """
-
-    features: FloatArray
-    decision: FloatArray
-    nil_features: FloatArray
+    features: FloatArray  # of the ranking, (len(FEATURES),)
+    decision: FloatArray  # of the decision, for the first candidate, (len(FEATURES),)
+    nil_features: FloatArray  # of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL
 
     @classmethod
     def from_json(cls, text: str) -> RankingModel:
-        """Read coefficients by name; missing ones are 0.
-
-        Raises:
-            ValueError: If a name is unknown.
-        """
+        """Read coefficients by name, as `from_names`."""
         loaded = json.loads(text)
         return cls.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
 
@@ -64,11 +139,7 @@ class RankingModel:
     def from_names(
         cls, features: Mapping[str, float], decision: Mapping[str, float], nil_features: Mapping[str, float]
     ) -> RankingModel:
-        """Coefficients by name; missing ones are 0.
-
-        Raises:
-            ValueError: If a name is unknown.
-        """
+        """Coefficients by name; missing ones are 0. Raises ValueError if a name is unknown."""
         return cls(in_order(features, FEATURES), in_order(decision, FEATURES), in_order(nil_features, NIL_FEATURES))
 
     def by_name(self) -> dict[str, dict[str, float]]:
@@ -82,12 +153,8 @@ class RankingModel:
     def nil_logit(
         self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
     ) -> float:
-        """Logit of NIL of one mention.
-
-        Args:
-            logits: Of the candidates by the ranking alone, (k,).
-            features: Of the candidates, (k, len(FEATURES)).
-            nil_features: Of the mention, (len(NIL_FEATURES),), with the margins of these logits (`with_margins`).
+        """Logit of NIL of one mention, by the logits, (k,), and features, (k, len(FEATURES)), of its candidates by the
+        ranking alone, and its own, (len(NIL_FEATURES),), with the margins of these logits (`with_margins`).
         """
         of_mention = float(nil_features @ self.nil_features)
         if not len(logits):
@@ -100,7 +167,6 @@ class RankingModel:
         self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
     ) -> FloatArray:
         """The same of m mentions, (m,); `logits` and `features` are (m, k, ...), minus infinity where there is none.
-
         The margins of `nil_features` are computed anew from these logits.
         """
         nil_features = all_margins(nil_features, logits, features)
@@ -108,24 +174,16 @@ class RankingModel:
         return np.array([self.nil_logit(row[row > -np.inf], of[row > -np.inf], nil) for row, of, nil in rows])
 
 
-MOST_MARGIN = 8.0
-"""Logits beyond which a margin says no more."""
-
-_SAME_NAME = 1e-4
-"""Cosines and n-gram scores this close are those of one name."""
-
+MOST_MARGIN = 8.0  # logits beyond which a margin says no more
+_SAME_NAME = 1e-4  # cosines and n-gram scores this close are those of one name
 _COMPARED = [COLUMN["dense"], COLUMN["lexical"], COLUMN["mention_coverage"]]
 
 
 def with_margins(
     nil_features: npt.NDArray[np.floating[Any]], logits: FloatArray, features: npt.NDArray[np.floating[Any]]
 ) -> FloatArray:
-    """Features of one mention with its margins: how far the first candidate of another name is behind.
-
-    Args:
-        nil_features: (len(NIL_FEATURES),); the margins are replaced.
-        logits: Of the candidates by the ranking alone, (k,).
-        features: Of the candidates, (k, len(FEATURES)).
+    """Features of one mention, (len(NIL_FEATURES),), with its margins: how far the first candidate of another name is
+    behind. Logits, (k,), and features, (k, len(FEATURES)), are those of its candidates by the ranking alone.
     """
     found = np.array(nil_features, dtype=np.float64)
     found[MARGINS] = 0.0
@@ -160,17 +218,11 @@ def shipped_model() -> RankingModel:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Maps logits to probabilities in one collection.
+    """Maps logits to probabilities in one collection."""
 
-    Attributes:
-        slope: Multiplies every logit; > 0.
-        nil_bias: Added to the scaled logit of NIL.
-        threshold: Minimum probability of a link, in [0, 1]; below it a mention is NIL.
-    """
-
-    slope: float = 1.0
-    nil_bias: float = 0.0
-    threshold: float = DEFAULT_THRESHOLD
+    slope: float = 1.0  # multiplies every logit; > 0
+    nil_bias: float = 0.0  # added to the scaled logit of NIL
+    threshold: float = DEFAULT_THRESHOLD  # minimum probability of a link, in [0, 1]; below it a mention is NIL
 
     def __post_init__(self) -> None:
         if not (0.0 < self.slope < math.inf and math.isfinite(self.nil_bias) and 0.0 <= self.threshold <= 1.0):
@@ -181,12 +233,8 @@ class Calibration:
         return replace(self, nil_bias=self.nil_bias + nil_bias) if nil_bias else self
 
     def probabilities(self, logits: Sequence[float], nil_logit: float, *, certainty: float = 1.0) -> list[float]:
-        """Probability of each candidate; 1 minus their sum is that of NIL.
-
-        Args:
-            logits: Logits of the candidates.
-            nil_logit: Logit of NIL.
-            certainty: Precision of the rule that chose the first candidate, in (0, 1]; multiplies the probabilities.
+        """Probability of each candidate; 1 minus their sum is that of NIL. They are multiplied by the certainty: the
+        precision of the rule that chose the first candidate, in (0, 1].
         """
         # Numerically stable softmax: subtracting the highest logit keeps exp from overflowing.
         scaled = [self.slope * logit for logit in logits]

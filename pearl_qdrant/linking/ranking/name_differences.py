@@ -22,8 +22,7 @@ from rapidfuzz.distance import JaroWinkler
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS, skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import variant_words
-from pearl_qdrant.lexical.word_rarity import LEAST_STEM, any_exclude, with_prefixes, word_rarity
+from pearl_qdrant.lexical.words import LEAST_STEM, any_exclude, variant_words, with_prefixes, word_rarity
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features, unshared
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
@@ -38,124 +37,70 @@ _SEQUELS = frozenset("1 2 3 4 5 6 7 8 9 ii iii iv vi vii viii ix".split())
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
 TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
 
-_EXCLUSIVE = """
-north south east west central/northern southern eastern western central/northeast northwest southeast southwest
-left right bilateral/upper lower middle/anterior posterior/dorsal ventral/superior inferior/internal external
-inner outer/inside outside/proximal distal/medial lateral/ascending descending/afferent efferent/top bottom/up down
-acute chronic subacute/mild moderate severe/benign malignant/primary secondary tertiary/positive negative
-increased decreased/increase decrease/growth decline/upregulation downregulation/upregulated downregulated
-deletion duplication/monosomy trisomy/hypo hyper/systolic diastolic/arterial venous/dominant recessive/type1 type2
-mature immature/adult juvenile infantile neonatal fetal/adult pediatric/adult childhood/maternal paternal/male female
-men women boys girls/boy girl/man woman/mother father/son daughter/brother sister/husband wife/uncle aunt
-nephew niece/grandfather grandmother/king queen/prince princess/duke duchess/lord lady/actor actress/mr mrs miss/mr ms
-first second third fourth fifth sixth last 1st 2nd 3rd 4th 5th 6th/single double triple
-alpha beta gamma delta epsilon kappa
-january february march april may june july august september october november december/spring summer autumn winter
-monday tuesday wednesday thursday friday saturday sunday/daily weekly monthly quarterly yearly
-hourly daily weekly monthly quarterly annual
-morning afternoon evening night/day night/breakfast lunch dinner/past present future/ancient modern/early late
-start end/entry exit/arrival departure/opening closing/draft final/open closed/active inactive/enabled disabled
-free paid/inbound outbound/import export/inpatient outpatient/public private/domestic international foreign
-buyer seller/buy sell/supply demand/debit credit/asset liability/profit loss/gross net/bull bear/bid ask
-long short/high low/old new/young old/major minor/senior junior/big small/large small/big little
-city state county province republic kingdom/tall short/wide narrow/deep shallow
-hot cold/wet dry/light heavy/light dark/hard soft/strong weak/fast slow/good bad/best worst/full empty partial
-rich poor/black white red green blue yellow orange purple brown pink gray/winner loser/success failure/life death
-plus minus
-indoor outdoor/wired wireless/online offline/input output/upload download/read write/push pull/client server
-frontend backend/manual automatic/static dynamic/local global regional/micro macro/minimum maximum/min max
-absolute relative/direct indirect/horizontal vertical/forward backward/analog digital/legal illegal/formal informal
-solid liquid gas/urban rural/offense defense/offensive defensive/war peace/cause effect/question answer
-teacher student/doctor patient/employer employee/host guest/parent child/qualitative quantitative/democratic federal
-"""
-"""Groups of words that exclude each other: names that have two of one group are two things."""
-
-_GROUPS: tuple[frozenset[str], ...] = tuple(
-    frozenset(group.split()) | frozenset(variant_words(group.split()))
-    for line in _EXCLUSIVE.strip().splitlines()
-    for group in line.split("/")
-)
-_GROUPS_OF: dict[str, frozenset[int]] = {
-    word: frozenset(i for i, group in enumerate(_GROUPS) if word in group) for word in frozenset().union(*_GROUPS)
-}
-
-_NEGATING = frozenset("not no non without anti former ex".split())
-"""Words with which a name is another thing."""
+_NEGATING = frozenset("not no non without anti former ex".split())  # words with which a name is another thing
 
 OTHER_PLACE = frozenset(
     "new north south east west northern southern eastern western upper lower inner outer central".split()
 )
 """Words before the name of a place that make another place, though a few places have such an alias."""
 
-_GROUP_WORDS = frozenset(_GROUPS_OF)
-
-_MOST_WORDS = 12
-"""Words of a name beyond which only sets of words are compared."""
-
-_HARMLESS = 0.2
-"""`added_same` from which a word more is mostly the same thing: `Inc.`, `FC`."""
+_MOST_WORDS = 12  # words of a name beyond which only sets of words are compared
+_HARMLESS = 0.2  # `added_same` from which a word more is mostly the same thing: `Inc.`, `FC`
 _SMALL_DIGITS = 3
-
 _LONGEST_ACRONYM = 5  # of 107 pairs of such words in sets that others made 2 meant the same
 _SOUNDS_OF_A_NAME = 3  # consonants from which two words of the same sounds are one name
-_SLIP = 0.88
-"""Jaro-Winkler similarity from which two first names are spellings of one."""
+_SLIP = 0.88  # Jaro-Winkler similarity from which two first names are spellings of one
+
+
+@lru_cache(maxsize=1)
+def _exclusive() -> tuple[tuple[frozenset[str], ...], dict[str, frozenset[int]]]:
+    """Groups of words that exclude each other, `exclusive_words.txt`: names that have two of one group are two things.
+    And the numbers of the groups of each word.
+    """
+    lines = files("pearl_qdrant.lexical").joinpath("exclusive_words.txt").read_text("utf-8").split("\n")
+    some = [group.split() for line in lines for group in line.split("/") if group]
+    groups = tuple(frozenset(group) | frozenset(variant_words(group)) for group in some)
+    of_word = {
+        word: frozenset(i for i, group in enumerate(groups) if word in group) for word in frozenset().union(*groups)
+    }
+    return groups, of_word
 
 
 class NameDifferences(NamedTuple):
-    """What a mention and a name do not share; each in [0, 1].
+    """What a mention and a name do not share; each in [0, 1]."""
 
-    Attributes:
-        bracket_differs: Both have brackets, with other words in them.
-        bracket_number: Both have brackets, with another number in them.
-        bracket_added: Only the mention has brackets, and what they say is not in the name.
-        bracket_missing: Only the name has brackets.
-        number_differs: Each has a number that the other lacks, outside brackets or anywhere.
-        small_number: One has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`.
-        sequel: Only the mention has a number up to 9 at the end, in digits or Roman: `Scary Movie 5`.
-        code_shared: Both have a code of letters and digits.
-        code_differs: Both have codes, and none is shared.
-        opposite: Each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or
-            another single letter or acronym, or one alone has a negation.
-        first_name_differs: The same family name, and first names that contradict each other.
-        last_name_differs: The same first name, and family names that are no spellings of one.
-        initials_fit: The same family name, and initials of the first names.
-        generation_differs: `Jr.` or `II` on one side alone, or another one.
-        cut_words: Every word of one side is a word of the other in its place, cut short or whole.
-        added_apart, added_same: Only the mention has further words: how much they make another thing of a name, or how
-            little (`lexical/added_words.tsv`).
-        missing_same: The latter of words that only the name has.
-        added_head: Only the mention has further words, and the last one is an English word with a capital: `Stripe
-            Press`, `Camp Mountain Magazine`.
-        equal_part: A part of the mention between commas or semicolons, of at least two words, is the name, as it stands
-            or cut short.
-        family_name_differs: Only the mention has further words, one of them after the name of a person; no feature of
-            candidates.
-        is_other_name: Whether further words begin with capitals, or are in brackets; no feature.
-    """
-
-    bracket_differs: float = 0.0
-    bracket_number: float = 0.0
-    bracket_added: float = 0.0
-    bracket_missing: float = 0.0
-    number_differs: float = 0.0
+    bracket_differs: float = 0.0  # both have brackets, with other words in them
+    bracket_number: float = 0.0  # both have brackets, with another number in them
+    bracket_added: float = 0.0  # only the mention has brackets, and what they say is not in the name
+    bracket_missing: float = 0.0  # only the name has brackets
+    number_differs: float = 0.0  # each has a number that the other lacks, outside brackets or anywhere
+    # one has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`
     small_number: float = 0.0
-    sequel: float = 0.0
-    code_shared: float = 0.0
-    code_differs: float = 0.0
+    sequel: float = 0.0  # only the mention has a number up to 9 at the end, in digits or Roman: `Scary Movie 5`
+    code_shared: float = 0.0  # both have a code of letters and digits
+    code_differs: float = 0.0  # both have codes, and none is shared
+    # each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or another
+    # single letter or acronym, or one alone has a negation.
     opposite: float = 0.0
-    first_name_differs: float = 0.0
-    last_name_differs: float = 0.0
-    initials_fit: float = 0.0
-    generation_differs: float = 0.0
-    cut_words: float = 0.0
+    first_name_differs: float = 0.0  # the same family name, and first names that contradict each other
+    last_name_differs: float = 0.0  # the same first name, and family names that are no spellings of one
+    initials_fit: float = 0.0  # the same family name, and initials of the first names
+    generation_differs: float = 0.0  # `Jr.` or `II` on one side alone, or another one
+    cut_words: float = 0.0  # every word of one side is a word of the other in its place, cut short or whole
+    # only the mention has further words: how much they make another thing of a name, or how little
+    # (`lexical/added_words.tsv`)
     added_apart: float = 0.0
     added_same: float = 0.0
-    missing_same: float = 0.0
+    missing_same: float = 0.0  # the latter of words that only the name has
+    # only the mention has further words, and the last one is an English word with a capital: `Stripe Press`, `Camp
+    # Mountain Magazine`
     added_head: float = 0.0
+    # a part of the mention between commas or semicolons, of at least two words, is the name, as it stands or cut
+    # short
     equal_part: float = 0.0
+    # only the mention has further words, one of them after the name of a person; no feature of candidates.
     family_name_differs: float = 0.0
-    is_other_name: bool = False
+    is_other_name: bool = False  # whether further words begin with capitals, or are in brackets; no feature
 
 
 _NO_DIFFERENCE = NameDifferences()
@@ -163,26 +108,17 @@ _OTHER_ACRONYM = NameDifferences(opposite=1.0)
 
 
 class NameParts(NamedTuple):
-    """A name taken apart.
+    """A name taken apart."""
 
-    Attributes:
-        words: Folded words outside brackets, the part after a comma first where there is one.
-        prefixed: The same, with the prefixes before them (`lexical.word_rarity`).
-        normal: The same words in their normal spelling and order, without small ones.
-        bracket: Folded words in brackets.
-        numbers: Numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
-        codes: Codes of letters and digits.
-        groups: Groups of exclusive words that the words belong to.
-    """
-
-    words: tuple[str, ...]
-    prefixed: tuple[str, ...]
-    normal: tuple[str, ...]
-    bracket: frozenset[str]
+    words: tuple[str, ...]  # folded words outside brackets, the part after a comma first where there is one
+    prefixed: tuple[str, ...]  # the same, with the prefixes before them (`lexical.words`)
+    normal: tuple[str, ...]  # the same words in their normal spelling and order, without small ones
+    bracket: frozenset[str]  # folded words in brackets
+    # numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
     numbers: frozenset[str]
     bracket_numbers: frozenset[str]
-    codes: frozenset[str]
-    groups: frozenset[int]
+    codes: frozenset[str]  # codes of letters and digits
+    groups: frozenset[int]  # groups of exclusive words that the words belong to
 
 
 _FINAL_ROMAN = {" V": "5", " X": "10"}
@@ -210,7 +146,7 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         first, _, rest = outside.partition(",")
         inverted = tuple((fold_name(rest) + " " + fold_name(first)).split()[:_MOST_WORDS])
         words = inverted if len(inverted) == len(words) else words
-    has_digits = _DIGITS.search(text) is not None
+    has_digits, (_, groups_of) = _DIGITS.search(text) is not None, _exclusive()
     return NameParts(
         words,
         tuple(with_prefixes(words)),
@@ -219,7 +155,7 @@ def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         _numbers(f"{folded} {_FINAL_ROMAN.get(outside[-2:], '')}"),
         frozenset().union(*(_numbers(word) for word in bracket)) if has_digits and bracket else _NONE,
         _codes(outside) if has_digits else _NONE,
-        _NO_GROUP if _GROUP_WORDS.isdisjoint(words) else frozenset().union(*(_GROUPS_OF.get(w, ()) for w in words)),
+        _NO_GROUP if groups_of.keys().isdisjoint(words) else frozenset().union(*(groups_of.get(w, ()) for w in words)),
     )
 
 
@@ -245,12 +181,7 @@ def _added_words() -> dict[tuple[str, bool], float]:
 
 
 def name_differences(
-    mention: StringFeatures,
-    name: StringFeatures,
-    *,
-    canonical_name: str = "",
-    is_person: bool,
-    are_names: bool = False,
+    mention: StringFeatures, name: StringFeatures, *, canonical_name: str = "", is_person: bool, are_names: bool = False
 ) -> NameDifferences:
     """What a mention and a name do not share.
 
@@ -341,9 +272,8 @@ def _is_sequel(words: Sequence[str], text: str) -> bool:
 
 
 def _have_nothing_in_common(mention: StringFeatures, name: StringFeatures) -> bool:
-    """Whether nothing here can tell the two apart: no equal word, no brackets, digits, or first letter in common.
-
-    Most candidates are such; this saves taking them apart.
+    """Whether nothing here can tell the two apart: no equal word, no brackets, digits, or first letter in common. Most
+    candidates are such; this saves taking them apart.
     """
     if not mention.content_set.isdisjoint(name.content_set) or mention.content[:1] == name.content[:1]:
         return False
@@ -388,8 +318,9 @@ def _are_acronyms(a: str, b: str) -> bool:
 
 def _opposite(a: NameParts, b: NameParts) -> bool:
     """Whether a word of one excludes a word of the other, which that one lacks, or one alone has a negation."""
-    for group in a.groups & b.groups:
-        mine, other = _GROUPS[group].intersection(a.words), _GROUPS[group].intersection(b.words)
+    for number in a.groups & b.groups:
+        group = _exclusive()[0][number]
+        mine, other = group.intersection(a.words), group.intersection(b.words)
         if mine - other and other - mine:
             return True
     ours, theirs = unshared(a.prefixed, b.prefixed)
@@ -495,8 +426,7 @@ NICKNAMES: dict[str, str] = {
 }
 """Short forms of first names; of those of several names, one."""
 
-FIRST_NAMES = frozenset((*NICKNAMES, *NICKNAMES.values()))
-"""The first names of this list."""
+FIRST_NAMES = frozenset((*NICKNAMES, *NICKNAMES.values()))  # the first names of this list
 
 
 def _fit(a: Sequence[str], b: Sequence[str]) -> bool:

@@ -16,38 +16,24 @@ from pearl_qdrant.installing import install_command
 if TYPE_CHECKING:
     from pearl_qdrant.store.schema import NamePoint
 
-TOP = 10
-"""Candidates per mention that are reranked."""
-
-MAX_TOKENS = 128
-"""Tokens of a pair of mention and name; longer pairs are truncated."""
+TOP = 10  # candidates per mention that are reranked
+MAX_TOKENS = 128  # tokens of a pair of mention and name; longer pairs are truncated
 
 
 class Reranker(Protocol):
     """Scores candidates for a mention. Safe to call from several threads."""
 
     def score(self, mention: str, candidates: Sequence[NamePoint]) -> Sequence[float]:
-        """Score each candidate in logits: one more makes it e times as likely.
-
-        Args:
-            mention: The string to link.
-            candidates: The best name of each entity, with types and description; at most `TOP`.
+        """Score at most `TOP` candidates, each the best name of an entity, in logits: one more makes it e times as
+        likely.
         """
         ...
 
 
 class CrossEncoder:
     """A sequence classifier of transformers that reads a pair of texts; its last logit means that they are the same.
-
-    Needs the extra `torch`.
-
-    Args:
-        model: Folder or hub id.
-        revision: Revision of a hub id.
-        device: Device of torch.
-
-    Raises:
-        ModelError: If the model cannot be loaded.
+    Needs the extra `torch`. `model` is a folder or hub id, and `device` one of torch. Raises ModelError if the model
+    cannot be loaded.
     """
 
     def __init__(self, model: str, *, revision: str | None = None, device: str = "cpu") -> None:

@@ -1,6 +1,20 @@
-"""Scores the names found for a mention: features, rules, logits, order.
+"""Scores the names found for a mention, and decides: features, rules, logits, order, a link or NIL.
 
-names, one per entity  ->  features  ->  logits of the entities and of NIL  ->  best first, ties marked
+    names, one per entity  ->  features  ->  logits of the entities and of NIL  ->  best first, ties marked  ->  link
+
+Rules that a dictionary has go before the ranking model:
+
+    entity id        the mention is an id of the base
+    exact name       the mention has the spelling key of a name (`lexical.keys`): equal but for case, accents, spaces.
+                     Names that are equal but for case go first (`C++`, not `C`), then those with equal words
+    namesakes        several entities have that name: the popularity of each decides, where the base has it and it
+                     differs; otherwise the canonical name goes before an alias; the letter case of the mention
+                     counts in both; otherwise nothing separates them. So it is with names that are the mention but
+                     for what they have in brackets, where none is the mention itself
+
+Rules do not change features or coefficients. An entity that a rule names gets `BONUS` added to its logit, and the
+softmax over the candidates is multiplied by the precision of the rule (`ScoredMention.certainty`), so that 1 minus the
+sum of all probabilities is still the probability of NIL.
 """
 
 from __future__ import annotations
@@ -14,26 +28,150 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import ModelError
+from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_nothing
+from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.candidate_features import candidate_features, has_type, nil_features, type_gaps
-from pearl_qdrant.linking.ranking.features import FEATURES
-from pearl_qdrant.linking.ranking.model import with_margins
+from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, with_margins
 from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
-from pearl_qdrant.linking.ranking.rules import (
-    BONUS,
-    EXACT_CERTAINTY,
-    ID_CERTAINTY,
-    namesakes,
-    of_one_core,
-    own_names,
-    shares,
-)
 from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, RuleName, ScoredEntity, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
+from pearl_qdrant.records import Link, NilReason
 from pearl_qdrant.store.schema import NamePoint
 
-SAME_LOGIT = 1e-4
-"""Logits this close are equal: two cosines of the same name differ by rounding."""
+BONUS = 20.0  # logits added to the entities that a rule names; far more than features give
 
+EXACT_CERTAINTY = 0.985
+"""Precision of an exact name of one entity: 98.6 % of 665 titles of 20 fuzzy-join sets (AutoFJ). Mentions in running
+text are harder, since a name there may mean something that the base does not have: 90 % of the distinct mentions of
+CRAFT's Sequence Ontology and BC5CDR, 97 % of its Cell Ontology (docs/experiments/everyday.md)."""
+
+HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
+"""The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
+can take from their probability."""
+
+ID_CERTAINTY = 0.999  # precision of an entity id
+
+CANONICAL_SHARE = 0.8
+"""Share of the entity whose canonical name it is, where others have it as an alias: 72 % right in news (AIDA) among
+mentions whose entity has the name, 10 of 10 in CRAFT."""
+
+POPULARITY_WEIGHT, CANONICAL_WEIGHT = 1.05, 0.33
+"""Logits for log(1 + popularity) and for a canonical name, fitted to namesakes in the training part of AIDA: 84 % right
+in its development part, 85 % by popularity alone, 72 % by the canonical name alone."""
+
+CASE_WEIGHT = 1.5
+"""Logits for a name that is written in the mention's letter case: `turkey`, `Turkey`. Set by hand; a mention in small
+letters alone may be either."""
+
+
+def own_names(names: Sequence[MatchedName], mention: str, folded: str) -> list[int]:
+    """Rows of the names that are the mention itself: equal but for case if there are such, else with equal words."""
+    same = [i for i, name in enumerate(names) if name.is_same_spelling]
+    if len(same) < 2:
+        return same
+    lowered = mention.casefold()
+    return (
+        [i for i in same if names[i].point.name.casefold() == lowered]
+        or [i for i in same if names[i].folded == folded]
+        or same
+    )
+
+
+def of_one_core(names: Sequence[MatchedName], best: int, folded: str) -> list[int]:
+    """Rows of the names that are the mention with something in brackets, if the best one is: `Kerkplein (Aarschot)`."""
+
+    def is_one(name: MatchedName) -> bool:
+        return "(" in name.point.name and string_features(name.point.name, name.folded).core == folded
+
+    return [i for i, name in enumerate(names) if is_one(name)] if is_one(names[best]) else []
+
+
+def namesakes(names: Sequence[MatchedName], best: int) -> list[int]:
+    """Rows of the names that equal the best one after folding."""
+    folded = names[best].folded
+    if folded is None or not folded:
+        return [i for i, name in enumerate(names) if name.point.name == names[best].point.name]
+    return [i for i, name in enumerate(names) if name.folded == folded]
+
+
+def shares(names: Sequence[MatchedName], mention: str) -> tuple[list[float], RuleName]:
+    """How at least two entities share the probability of their name, equal after folding; the shares sum to 1."""
+    popularity = [name.point.popularity for name in names]
+    canonical = [name.point.is_canonical for name in names]
+    known = [value for value in popularity if value is not None]
+    n_canonical = sum(canonical)
+    rule: RuleName = "namesakes"
+    if len(known) == len(names) and len(set(known)) > 1:
+        logits = [POPULARITY_WEIGHT * math.log1p(value) for value in known]
+        logits = [logit + CANONICAL_WEIGHT * one for logit, one in zip(logits, canonical, strict=True)]
+        rule = "popularity"
+    elif 0 < n_canonical < len(names):
+        of_canonical, of_alias = CANONICAL_SHARE / n_canonical, (1 - CANONICAL_SHARE) / (len(names) - n_canonical)
+        logits = [math.log(of_canonical if one else of_alias) for one in canonical]
+        rule = "canonical name" if n_canonical == 1 else rule
+    else:
+        logits = [0.0] * len(names)
+    logits = [logit + CASE_WEIGHT * (name.point.name == mention) for logit, name in zip(logits, names, strict=True)]
+    odds = [math.exp(logit - max(logits)) for logit in logits]
+    return [one / math.fsum(odds) for one in odds], rule
+
+
+def decide(
+    scored: ScoredMention,
+    calibration: Calibration,
+    limit: int,
+    threshold: float,
+    on_tie: OnTie,
+    probabilities: Sequence[float] | None = None,
+    *,
+    has_types: bool = False,
+) -> Link:
+    """Turn logits into probabilities and choose the best entity or NIL.
+
+    No other name is more certain than an exact one. Entities with the same name share the probability of that name. If
+    together they reach the threshold and none of them does alone, the mention is ambiguous rather than unknown. What
+    stands for nothing (`n/a`), a title or a number alone is linked only to an entity with that very name, in its
+    letters and case; `NA` and the like only under types.
+    `calibration.metrics` (`Samples.answers`) applies the same rule to arrays, `ranking.explain` puts it into words:
+    change all three together. The probabilities are those of the calibration unless something was learned.
+    """
+    mention = scored.mention
+    if not scored.found:
+        reason = NilReason.NO_NAME if is_no_name(mention) else NilReason.NO_CANDIDATES
+        reason = NilReason.TOO_LONG if is_too_long(mention) else reason
+        return Link(mention, None, None, None, reason)
+    is_learned = probabilities is not None
+    if probabilities is None:
+        probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
+        if scored.rule not in ("exact name", "entity id"):
+            probabilities = [min(one, EXACT_CERTAINTY) for one in probabilities]
+    candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
+    best = candidates[0]
+    is_own = best.name == mention.strip() and (has_types or not stands_for_nothing(mention))
+    if not is_learned and is_no_name(mention) and not is_own and scored.rule != "entity id":
+        return Link(mention, None, None, None, NilReason.NO_NAME, candidates, rule=scored.rule)
+    has_same_name = [
+        entity.tie or (entity.is_namesake and scored.found[0].is_namesake) or entity.point.name == best.name
+        for entity in scored.found
+    ]
+    # fsum is exact, so the result does not depend on the order of tied candidates.
+    of_best_name = math.fsum(p for p, is_same in zip(probabilities, has_same_name, strict=True) if is_same)
+    if of_best_name < threshold:
+        return Link(mention, None, None, None, NilReason.BELOW_THRESHOLD, candidates, rule=scored.rule)
+    has_namesakes = sum(has_same_name) > 1
+    is_undecided = {
+        "canonical": best.tie or probabilities[0] < threshold,
+        "null": has_namesakes or probabilities[0] < threshold,
+        "first": not has_namesakes and probabilities[0] < threshold,
+    }[on_tie]
+    if is_undecided:
+        return Link(mention, None, None, None, NilReason.AMBIGUOUS, candidates, rule=scored.rule)
+    return Link(
+        mention, best.entity_id, best.canonical_name, best.probability, None, candidates, best.kb, rule=scored.rule
+    )
+
+
+SAME_LOGIT = 1e-4  # logits this close are equal: two cosines of the same name differ by rounding
 _NONE_KNOWN: Mapping[str, float] = {}
 
 
@@ -45,15 +183,9 @@ def score_names(
     scorer: Scorer,
     known: Mapping[str, float] = _NONE_KNOWN,
 ) -> ScoredMention:
-    """Score and sort the entities of one mention.
-
-    Args:
-        mention: The cleaned string.
-        names: The best name of each entity, sorted by preliminary score.
-        types: (19,), probabilities of the mention's entity types; None if they do not count.
-        link_query: The search that found the names.
-        scorer: Parameters of the scoring.
-        known: How frequent the mention's content words are in the base, in [0, 1].
+    """Score and sort the entities of one cleaned mention, by the best name of each, sorted by preliminary score. The
+    probabilities of the mention's types, (19,), are None if types do not count; `known` says how frequent the mention's
+    content words are in the base, in [0, 1].
     """
     of_mention = string_features(mention)
     of_nil = nil_features(of_mention, names, scorer)
@@ -137,10 +269,8 @@ def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMen
 
     A mention that a rule has decided keeps its order; of namesakes that nothing separates, the reranker chooses one.
     The scores are centred on their mean. So the reranker changes the order of the candidates that it read, and does
-    not change their odds as a group against NIL and against the candidates that it did not read.
-
-    Raises:
-        ModelError: If the reranker does not return one finite score per candidate.
+    not change their odds as a group against NIL and against the candidates that it did not read. Raises ModelError if
+    it does not return one finite score per candidate.
     """
     first = scored.found[:TOP]
     if len(first) < 2 or (scored.certainty < 1 and not first[0].tie):
@@ -157,14 +287,8 @@ def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMen
 
 
 def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Order of candidates: first those tied with the best one, then the others by logit.
-
-    Args:
-        logits: (..., k), k > 0; minus infinity where there is no candidate.
-
-    Returns:
-        Indices into `logits`, (..., k), equal logits in their given order; and the number of tied first candidates,
-        (...,): 1 for a single best one, 0 without candidates.
+    """Order of candidates by logits, (..., k), minus infinity where there is none: indices, (..., k), first those tied
+    with the best one, equal ones in their given order; and the number of tied first candidates, (...,).
     """
     is_tied = np.isfinite(logits) & (logits >= logits.max(axis=-1, keepdims=True) - SAME_LOGIT)
     # Rounded to the same 1e-4 as ties, and stable: differences of rounding never change the order of equal names.
@@ -173,9 +297,8 @@ def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], 
 
 
 def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
-    """Entities best first, equal ones by base and id, with ties marked; expects at least one.
-
-    The same order as by `best_first`, without arrays: for ten entities they take longer than all else here.
+    """Entities best first, equal ones by base and id, with ties marked; expects at least one. The same order as by
+    `best_first`, without arrays: for ten entities they take longer than all else here.
     """
     entities = list(found)
     least = max([entity.logit for entity in entities]) - SAME_LOGIT
@@ -186,8 +309,5 @@ def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
     ]
     keyed.sort(key=lambda one: (-one[0], one[1].kb, one[1].entity_id))
     has_ties = len(keyed) > 1 and keyed[1][0] == math.inf
-    return [_marked(entity, has_ties and rank == math.inf) for rank, _, entity in keyed]
-
-
-def _marked(entity: ScoredEntity, is_tied: bool) -> ScoredEntity:
-    return entity if entity.tie is is_tied else replace(entity, tie=is_tied)
+    marked = [(entity, has_ties and rank == math.inf) for rank, _, entity in keyed]
+    return [entity if entity.tie is is_tied else replace(entity, tie=is_tied) for entity, is_tied in marked]

@@ -25,16 +25,19 @@ from rapidfuzz.distance import OSA
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.spelling_variants import variant_word
-from pearl_qdrant.linking.ranking.edit_features import edit_similarity, slips, sorted_similarity, word_changes
+from pearl_qdrant.lexical.words import variant_word
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
+    edit_similarity,
     equal_core,
     equal_first_word,
     equal_numbers,
     is_acronym,
+    slips,
+    sorted_similarity,
     string_features,
+    word_changes,
 )
 
 MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
@@ -116,7 +119,7 @@ less_covered, more_covered   share of the weights of each name that the other ha
 rank, rank_of_one            1 / (1 + neighbours of each that are nearer than the other); the smaller, the larger one
 types, person, other         agreement of the predicted types; that both are persons, or of no special type
 replaced_dense               cosine of the words that only one and that only the other has, as `dense`
-fillers                      how many other names have something else where the two differ (`slots.Slots`)
+fillers                      how many other names have something else where the two differ (`same_words.Slots`)
 """
 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)

@@ -20,8 +20,7 @@ import numpy as np
 
 from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.spelling_variants import IGNORED, variant_word, variant_words
-from pearl_qdrant.lexical.word_rarity import is_word, word_rarity
+from pearl_qdrant.lexical.words import IGNORED, is_word, variant_word, variant_words, word_rarity
 from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import LEGAL_FORMS, Form, is_plural_of_letters, without_legal_forms

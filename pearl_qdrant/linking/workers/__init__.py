@@ -1,1 +1,0 @@
-"""All cores for many mentions: worker processes, each over its own view of an embedded collection."""

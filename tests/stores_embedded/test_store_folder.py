@@ -1,0 +1,217 @@
+"""Folders that cannot be an embedded store, and foreign files in them: clear errors."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from edge_cases import manifest_of, many
+from small_disk import small_disk
+
+from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
+from pearl_qdrant.store.edge import content as edge_content
+from pearl_qdrant.store.edge import folder as edge_lock
+from pearl_qdrant.store.edge import shard as edge_shard
+from pearl_qdrant.store.edge.store import EdgeStore
+
+DEEP = b"[" * 200_000
+
+
+def folder_of(filled: EdgeStore) -> Path:
+    """Return the folder of its collection."""
+    return Path(filled.location) / "toy"
+
+
+WRITABLE = r"Make .*/toy writable for this user, open .* read-only to search it, or use a copy .* in a writable folder"
+
+
+def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_path: Path) -> None:
+    """Even a search writes a lock and Edge's files, so a read-only file system is an error that says what to do."""
+    with small_disk(tmp_path / "disk", "200m") as disk:
+        store = EdgeStore(disk)
+        store.create(manifest_of()).close()
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+
+        with pytest.raises(StoreError, match=rf"'toy' cannot be opened for writing .*Read-only.*{WRITABLE}"):
+            store.open("toy")
+        with pytest.raises(StoreError, match=r"'toy' cannot be opened for writing .*Read-only"):
+            store.delete("toy")
+        with pytest.raises(StoreError, match=r"'other' cannot be created: .*Read-only.*as the store"):
+            store.create(manifest_of("other"))
+        assert store.collections() == ["toy"]
+
+
+def test_a_lock_that_cannot_be_created_is_reported(filled: EdgeStore) -> None:
+    """The error says why the lock file cannot be created, and what to do."""
+    lock = folder_of(filled) / ".lock"
+    lock.unlink()
+    lock.mkdir()
+
+    with pytest.raises(StoreError, match=rf"directory.*{WRITABLE}"):
+        filled.open("toy")
+    with pytest.raises(StoreError, match="directory"):
+        filled.delete("toy")
+
+
+def test_a_file_system_without_locks_is_reported(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have no locks: the error does not claim that another process has the collection."""
+
+    def refuse(file: object, flags: object) -> None:
+        raise edge_lock.portalocker.LockException(OSError(errno.ENOLCK, "No locks available"))
+
+    monkeypatch.setattr(edge_lock.portalocker, "lock", refuse)
+
+    with pytest.raises(StoreError, match=r"'toy' cannot be locked .*No locks available.*local disk.*server"):
+        filled.open("toy")
+
+
+def test_engine_files_that_may_not_be_read_are_not_called_damaged(filled: EdgeStore) -> None:
+    """Missing permissions are reported as such."""
+    told = edge_shard.translate_error("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
+
+    assert "cannot be opened for writing (Permission denied (os error 13))" in str(told)
+    assert "damaged" not in str(told)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store: store.create(manifest_of()),
+        lambda store: store.open("toy"),
+        lambda store: store.delete("toy"),
+        lambda store: store.collections(),
+    ],
+)
+@pytest.mark.parametrize("part", ["x" * 300, "/".join(["y" * 200] * 30)])
+def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[[EdgeStore], Any], part: str) -> None:
+    """A path that the file system refuses is a store error with the system's message."""
+    with pytest.raises(StoreError, match=r"(?s)File name too long.*as the store"):
+        act(EdgeStore(tmp_path / part))
+
+
+def test_a_folder_that_cannot_be_read_is_reported(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the folder cannot be read, I learn that, and not that the collection does not exist."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pearl_qdrant.store.edge.store._is_collection", refuse)
+
+    for act in (filled.open, filled.delete):
+        with pytest.raises(StoreError, match=r"cannot be read.*Permission denied.*as the store"):
+            act("toy")
+
+
+@pytest.mark.parametrize(
+    "content, why",
+    [
+        (DEEP, "its JSON is nested too deeply"),
+        (b'{"collection": ' + DEEP, "its JSON is nested too deeply"),
+        (b"1" * 100_000, "unreadable"),
+        (b'{"dim": -1}', "unreadable"),
+        (b'{"collection": "toy", "kb"', "unreadable"),
+        (b"", "unreadable"),
+        (b"\xff\xfe", "unreadable"),
+        (None, "there is none"),
+        (b" " * 101, "it has more than 100 bytes"),
+    ],
+)
+def test_a_hostile_manifest_is_refused(
+    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
+) -> None:
+    """Deeply nested, very large, torn, foreign or missing: an error each time, and the collection can be deleted."""
+    if "100 bytes" in why:
+        monkeypatch.setattr(edge_content, "MAX_MANIFEST_BYTES", 100)
+    (folder_of(filled) / "manifest.json").unlink()
+    if content is not None:
+        (folder_of(filled) / "manifest.json").write_bytes(content)
+
+    for _ in range(2):
+        with pytest.raises(ManifestError, match=rf"{why}.*Restore it from a copy"):
+            filled.open("toy")
+    assert filled.collections() == ["toy"]
+    filled.delete("toy")
+    assert list(Path(filled.location).iterdir()) == []
+
+
+def test_a_manifest_that_is_not_a_file_is_refused(filled: EdgeStore) -> None:
+    """A folder or a pipe in place of the manifest is an error; nothing waits for the pipe."""
+    manifest = folder_of(filled) / "manifest.json"
+    manifest.unlink()
+    for make in (manifest.mkdir, lambda: os.mkfifo(manifest)):
+        make()
+        with pytest.raises(ManifestError, match="there is none"):
+            filled.open("toy")
+        manifest.rmdir() if manifest.is_dir() else manifest.unlink()
+
+
+def test_links_in_the_folder_do_not_overwrite_files_outside(filled: EdgeStore, tmp_path: Path) -> None:
+    """A link in place of the lock or of a temporary manifest does not overwrite its target."""
+    outside = tmp_path / "outside"
+    outside.write_text("precious", encoding="utf-8")
+    folder = folder_of(filled)
+    (folder / ".manifest.json.new").symlink_to(outside)
+    collection = filled.open("toy")
+    collection.write_manifest(collection.manifest.model_copy(update={"names": 7}))
+    collection.close()
+    (folder / ".lock").unlink()
+    (folder / ".lock").symlink_to(outside)
+
+    with pytest.raises(StoreError, match="'toy' cannot be opened for writing"):
+        filled.open("toy")
+    assert outside.read_text(encoding="utf-8") == "precious"
+    assert json.loads((folder / "manifest.json").read_bytes())["names"] == 7
+
+
+def test_the_owner_in_a_lock_file_is_shown_safely(filled: EdgeStore) -> None:
+    """Anybody may write the lock file: control characters and long texts do not reach the terminal."""
+    lock = folder_of(filled) / ".lock"
+    held = edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
+    lock.write_bytes("process 1: \x1b[31m\u202e\a".encode() + b"x" * 1_000_000)
+    with pytest.raises(StoreError) as told:
+        edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
+    held.release()
+
+    assert str(told.value).isprintable()
+    assert "(process 1: ?[31m??xxx" in str(told.value)
+    assert len(str(told.value)) < 400
+
+
+KEPT = "What is stored in it is kept: free some space"
+
+
+def test_the_error_for_a_full_disk_says_what_is_kept(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says whether the collection was created, or which points are kept."""
+    collection = filled.open("toy")
+    full = SimpleNamespace(**vars(edge_shard.shutil) | {"disk_usage": lambda path: SimpleNamespace(free=0)})
+    monkeypatch.setattr(edge_shard, "shutil", full)
+
+    with pytest.raises(StoreFullError, match=r"for collection 'other'.*It was not created: free some space"):
+        filled.create(manifest_of("other"))
+    with pytest.raises(StoreFullError, match="What was acknowledged is kept: free some space"):
+        collection.upsert(*many(1))
+    collection.close()
+    with pytest.raises(StoreFullError, match=KEPT):
+        filled.open("toy")
+    assert KEPT in str(edge_shard.translate_error("No space left on device (os error 28)", "toy", "searching it"))
+
+
+def test_a_disk_without_space_for_a_folder_is_reported_as_full(
+    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If no folder can be created for lack of space, the error says so."""
+
+    def refuse(self: Path, **settings: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+
+    with pytest.raises(StoreFullError, match="It was not created"):
+        filled.create(manifest_of("other"))
