@@ -26,11 +26,11 @@ from ingest.io.report import ReadReport
 from ingest.load_base import load_base
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
-from training.evaluation.linking.peers import Names
-from training.evaluation.linking.sets import Base, MentionQuery
+from training.evaluation.linking_methods import Names
+from training.evaluation.linking_sets import Base, MentionQuery
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, write_rows
 
 TITLES = {"doid_mentions": "Disease Ontology", "general_mentions": "Freebase entities with Wikidata aliases"}
 """What a page calls the base of a file."""

@@ -1,22 +1,18 @@
-"""Measures `annotate`: precision and recall, and passages a minute.
+"""Measures `annotate` on passages with marked mentions: precision and recall of span and entity together.
 
     pearl-qdrant ingest examples/sample_base.tsv --store STORE
     python benchmarks/passages.py --store STORE
 
-quality   of span and entity together, on the passages of passages.txt. The odds of the shapes were chosen on the
-          development half; the measurement half is held out. Names that several entities share do not count, unless
-          the topic of the passage is given as context (second row of each half); a wrong link always counts. The
-          third row is the usual alternative: the longest names of the base, ignoring case, from left to right.
-speed     passages of 100 words a minute, one after the other, with nothing shared between them.
-book      words a second of one long text (--text), and how the memory of the process grows with it.
+The odds of the shapes were chosen on the development half of passages.txt; the measurement half is held out. Names that
+several entities share do not count, unless the topic of the passage is given as context (second row of each half); a
+wrong link always counts. The third row is the usual alternative: the longest names of the base, ignoring case, from
+left to right.
 """
 
 from __future__ import annotations
 
 import re
-import resource
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +26,6 @@ from pearl_qdrant.linking.mention_detection.annotate import annotate
 PASSAGES = Path(__file__).parent / "passages.txt"
 BASE = Path(__file__).parent.parent / "examples" / "sample_base.tsv"
 MENTION = re.compile(r"\{([^{}|]+)\|([^{}|]+)\}")
-WORDS = 100
 
 
 @dataclass(frozen=True)
@@ -139,59 +134,21 @@ def score(find: Find, passages: Iterable[Gold], *, with_context: bool, show: boo
     return total
 
 
-def speed(linker: EntityLinker, passages: Sequence[Gold], *, n_passages: int) -> float:
-    """Passages of `WORDS` words a minute."""
-    words = " ".join(gold.text for gold in passages).split()
-    texts = []
-    for i in range(n_passages):
-        start = (i * 61) % len(words)
-        texts.append(" ".join((words[start:] + words)[:WORDS]))
-    annotate(linker, texts[0])
-    started = time.perf_counter()
-    for text in texts:
-        annotate(linker, text)
-    return 60 * n_passages / (time.perf_counter() - started)
-
-
-def book(linker: EntityLinker, text: str, *, workers: int) -> str:
-    """Words a second of one text, by this process or by several, and the growth of its memory."""
-    n_words, before = len(text.split()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started, cpu = time.perf_counter(), time.process_time()
-    n_mentions = sum(map(len, linker.annotate_batch([text], workers=workers)))
-    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    return (
-        f"{len(text):,} characters, {n_mentions:,} mentions: {n_words / seconds:,.0f} words a second with {workers} "
-        f"workers, {n_words / cpu:,.0f} a second of this process; memory grew by {grown:,.0f} MiB"
-    )
-
-
 @click.command()
 @click.option("--store", required=True, help="Where the sample base was ingested.")
 @click.option("--collection", default="sample_base", show_default=True)
-@click.option("--passages", "n_passages", default=50, show_default=True, help="Passages for the speed.")
 @click.option("--errors", is_flag=True, help="Show the errors in the development half.")
-@click.option("--only", type=click.Choice(["quality", "speed", "book"]))
-@click.option("--text", type=click.Path(exists=True, path_type=Path), help="A long text, for `book`.")
-@click.option("--workers", default=1, show_default=True, help="Processes, for `book`.")
-def main(
-    store: str, collection: str, n_passages: int, errors: bool, only: str | None, text: Path | None, workers: int
-) -> None:
+def main(store: str, collection: str, errors: bool) -> None:
     """Measure `annotate`."""
     gold = read_gold()
     with EntityLinker.open(collection, store=store) as linker:
-        if text is not None:
-            click.echo(book(linker, text.read_text("utf-8"), workers=workers))
-        if only in (None, "quality"):
-            for name, half in (("development", gold[::2]), ("measurement", gold[1::2])):
-                show = errors and name == "development"
-                for row, with_context in ((name, False), (f"{name}, context", True)):
-                    find = by_linker(linker, with_context=with_context)
-                    click.echo(score(find, half, with_context=with_context, show=show).line(row))
-                peer = score(by_exact_names(), half, with_context=False, show=False)
-                click.echo(peer.line(f"{name}, exact names"))
-        if only in (None, "speed"):
-            click.echo(f"{speed(linker, gold, n_passages=n_passages):,.0f} passages of {WORDS} words a minute")
+        for name, half in (("development", gold[::2]), ("measurement", gold[1::2])):
+            show = errors and name == "development"
+            for row, with_context in ((name, False), (f"{name}, context", True)):
+                find = by_linker(linker, with_context=with_context)
+                click.echo(score(find, half, with_context=with_context, show=show).line(row))
+            peer = score(by_exact_names(), half, with_context=False, show=False)
+            click.echo(peer.line(f"{name}, exact names"))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataReader
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, write_rows
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "tsv": make_tsv,

@@ -20,10 +20,9 @@ the sentences: those with an annotation that is no whole and right mention.
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -41,6 +40,9 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Annotation
 from pearl_qdrant.store.open import open_store
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
+from recipe_tables import read_texts
 
 WORDS = range(2, 9)
 
@@ -156,11 +158,6 @@ def initials(name: str) -> str:
     return "".join(word[0] for word in name.split()).upper()
 
 
-def take_names(names: Sequence[Named], template: str, generator: random.Random) -> list[Named]:
-    """As many names as the template takes."""
-    return generator.sample(names, template.count("{}"))
-
-
 def make_sentences(
     long_names: Sequence[Named], words: Sequence[Named], n: int, generator: random.Random
 ) -> Iterator[tuple[str, list[Sentence]]]:
@@ -180,7 +177,7 @@ def make_sentences(
     yield "negation", [fill(NEGATIONS[i % len(NEGATIONS)], [named]) for i, named in enumerate(negated)]
     both = [*long_names, *words[: len(long_names) // 4]]
     templates = [LISTS[i % len(LISTS)] for i in range(n // 2)]
-    yield "list", [fill(template, take_names(both, template, generator)) for template in templates]
+    yield "list", [fill(template, generator.sample(both, template.count("{}"))) for template in templates]
 
 
 def count(
@@ -243,8 +240,7 @@ _SENTENCE = re.compile(r"[A-Z][^.!?\n]{30,250}[.!?](?=\s|$)")
 def without_names(path: Path, folded: set[str], n: int, generator: random.Random) -> list[Sentence]:
     """Sentences of texts in which no run of words is, folded, one of some names."""
     found: list[Sentence] = []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        texts = [json.loads(line)["text"] for line in lines]
+    texts = list(read_texts(path))
     generator.shuffle(texts)
     for text in texts:
         sentences = _SENTENCE.findall(text)
@@ -277,21 +273,17 @@ def has_collection(store: str, collection: str) -> bool:
 @click.option("--data", type=click.Path(exists=True, path_type=Path), required=True, help="TSV: id, name, aliases.")
 @click.option("--entities", default=20_000, show_default=True, help="Entities of the base, at random.")
 @click.option("--names", "n_names", default=600, show_default=True, help="Names in plain sentences.")
-@click.option("--skip", default=0, show_default=True, help="Names to leave out first: those that another run had.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--store", help="Folder to keep the collection in; a temporary one by default.")
 @click.option("--text", type=click.Path(exists=True, path_type=Path), help="JSON Lines, gzip, for `no name`.")
-@click.option("--only", help="Only kinds whose name starts like this.")
 @click.option("--errors", is_flag=True, help="Show every sentence with an error.")
 def main(
     data: Path,
     entities: int,
     n_names: int,
-    skip: int,
     seed: int,
     store: str | None,
     text: Path | None,
-    only: str | None,
     errors: bool,
 ) -> None:
     """Measure `annotate` on names in sentences."""
@@ -303,10 +295,9 @@ def main(
             load_base(base, collection, store=store or folder, restart=True)
         owners = read_names(base)
         long_names, words = choose_names(owners, generator)
-        sentences = list(make_sentences(long_names[skip:], words[skip // 2 :], n_names, generator))
+        sentences = list(make_sentences(long_names, words, n_names, generator))
         if text is not None:
             sentences.append(("no name", without_names(text, set(owners), 1000, generator)))
-        sentences = [(kind, some) for kind, some in sentences if kind.startswith(only or "")]
         with EntityLinker.open(collection, store=store or folder, read_only=True) as linker:
             click.echo(HEAD)
             started = time.perf_counter()

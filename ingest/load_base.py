@@ -20,9 +20,10 @@ from ingest.base.reader import Reader, ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, ingest, is_unchanged, stored_points, unchanged_result
+from ingest.load.pipeline import Loading, ingest, is_unchanged, plain_result, stored_points
 from ingest.load.request import LoadEvents, LoadKeywords, LoadRequest, LoadResult
-from ingest.spread.driver import Spread, start_runner, work_folder
+from ingest.spread.parts import Spread, work_folder
+from ingest.spread.runners import start_runner
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
@@ -78,14 +79,7 @@ def load_base(  # long: all arguments of a load are named here
         paths: A file or folder of the base, or several; ``-`` is standard input.
         collection: The collection, which is created if needed. Default: the first file's name without its endings.
         request: How to load it; the defaults of `LoadRequest` if None.
-        keywords: Fields of `LoadRequest`; each replaces that field of `request`:
-            store (a store, a folder or a URL), model, device, pooling and prefix (of the encoder),
-            kind, options, type_map and max_errors (what is read),
-            kb and kb_version (short name and release of the base),
-            quantization and placement (of a new collection),
-            restart, update, may_update and may_remove (what becomes of an existing one),
-            ray, parts and work (a new collection in parts),
-            wait_s (for a server that does not answer) and events (progress).
+        keywords: Fields of `LoadRequest`, which says what they mean; each replaces that field of `request`.
 
     Raises:
         InputError: If the input cannot be read, or has too many bad rows.
@@ -137,17 +131,13 @@ def load_base(  # long: all arguments of a load are named here
 def read_entities(
     paths: Paths, *, kind: str = "auto", options: ReadOptions | None = None, max_errors: int | None = DEFAULT_MAX_ERRORS
 ) -> Iterator[Entity]:
-    """Read the entities of a base, each once; needs no collection of it. Raises InputError if a file cannot be read;
-    OptionError if an option belongs to another format.
-    """
+    """Read the entities of a base, each once. Raises InputError if a file cannot be read; and as `open_reader`."""
     with open_reader(listed_paths(paths), kind, options) as reader:
         yield from reader.read(ReadReport(max_errors=max_errors))
 
 
 def collection_name(path: str | os.PathLike[str]) -> str:
-    """The name of a collection from that of a file: `data/umls-2024AB.tsv.gz` gives `umls-2024AB`. Raises OptionError
-    for standard input, which has no name.
-    """
+    """The name of a file without its endings: `umls-2024AB` of `umls-2024AB.tsv.gz`. Raises OptionError for ``-``."""
     if os.fspath(path) == "-":
         raise OptionError("collection", "Standard input has no name from which the collection could get one.")
     name = Path(path).name
@@ -165,9 +155,7 @@ def listed_paths(paths: Paths) -> list[str]:
 
 
 def _report_scan(scanned: ScanResult, paths: Sequence[str], events: LoadEvents) -> ScanResult:
-    """Report what was counted, and return it. Raises EmptyBaseError if no entity is left; TooManyErrorsError if too
-    large a share of the rows is bad (`ReadReport.check_share`).
-    """
+    """Report what was counted, and return it. Raises EmptyBaseError; TooManyErrorsError as `ReadReport.check_share`."""
     events.scanned(scanned)
     if not scanned.names:
         raise EmptyBaseError(list(paths), scanned.report.skip_counts)
@@ -229,7 +217,8 @@ class Session:
             if (version := self.manifest.kb_version) is not None:
                 target.write_manifest(target.manifest.model_copy(update={"kb_version": version}))
             self.request.events.unchanged(target.manifest.edited)
-            return unchanged_result(target, self.scanned, self.encoder.info, is_update=is_update)
+            result = plain_result(target, self.scanned, self.encoder.info)
+            return replace(result, is_update=is_update, unchanged=self.scanned.names)
         self.request.events.started(self.scanned.names)
         result = ingest(
             self.reader,

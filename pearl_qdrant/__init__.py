@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.records import Annotation, Candidate, Entity, Link, NilReason
     from training.augment.variants import WrittenFile, find_synonyms, paraphrase_corpus
     from training.corpus.make_corpus import CorpusReport, make_corpus
-    from training.evaluation.evaluate_model import evaluate_model, list_tasks
-    from training.evaluation.run import report_as_text
+    from training.evaluation.run import evaluate_model, list_tasks, report_as_text
     from training.export.export_checkpoint import export_checkpoint, rebuild_for_torch
     from training.finetune.fit_model import fit_model
     from training.finetune.request import FitRequest, FitResult

@@ -187,10 +187,8 @@ class Crosswalk:
         """Write the matches that are not NIL as SSSOM TSV; `prefixes` of ids with their IRIs are added to the known
         ones.
         """
-        lines = sssom_lines(
-            *(self.found, self.subject_source, self.object_source), prefixes=prefixes or {}, license_url=license_url
-        )
-        write_lines(Path(path), lines)
+        sources = (self.subject_source, self.object_source)
+        write_lines(Path(path), sssom_lines(self.found, *sources, prefixes=prefixes or {}, license_url=license_url))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write all matches as a plain table (TSV, UTF-8), NIL with an empty id."""
@@ -281,9 +279,9 @@ def _chosen(found: Sequence[tuple[str, str, list[Evidence]]], one_to_one: bool) 
     if not one_to_one:
         return {i: evidence[0] for i, (_, _, evidence) in enumerate(found) if evidence}
     by_key = {
-        i: {(one.candidate.kb, one.candidate.entity_id): one for one in evidence}
-        for i, (_, _, evidence) in enumerate(found)
-        if evidence
+        i: {(one.candidate.kb, one.candidate.entity_id): one for one in of_one}
+        for i, (_, _, of_one) in enumerate(found)
+        if of_one
     }
     partners = assign({i: {key: one.probability for key, one in of_one.items()} for i, of_one in by_key.items()})
     return {i: by_key[i][key] for i, key in partners.items()}
@@ -354,14 +352,8 @@ MAPPINGS = "https://w3id.org/sssom/mappings/pearl-qdrant/"  # Put before ids tha
 OBO = "http://purl.obolibrary.org/obo/"
 
 COLUMNS = (
-    "subject_id",
-    "subject_label",
-    "predicate_id",
-    "object_id",
-    "object_label",
-    "mapping_justification",
-    "confidence",
-    "comment",
+    *("subject_id", "subject_label", "predicate_id", "object_id", "object_label"),
+    *("mapping_justification", "confidence", "comment"),
 )
 
 _CURIE = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*):(\S+)")
@@ -391,23 +383,16 @@ def sssom_lines(
     rows, used = [], dict(PREFIXES)
     for one in matches:
         ids = []
-        for entity_id, source in (
-            (one.subject_id, subject_source),
-            (one.object_id or "", one.object_kb or object_source),
-        ):
+        of_object = (one.object_id or "", one.object_kb or object_source)
+        for entity_id, source in ((one.subject_id, subject_source), of_object):
             prefix, local = curie(entity_id, source)
-            used.setdefault(
-                prefix, prefixes.get(prefix) or _iri_of(prefix, is_curie=entity_id.startswith(f"{prefix}:"))
-            )
+            guessed = _iri_of(prefix, is_curie=entity_id.startswith(f"{prefix}:"))
+            used.setdefault(prefix, prefixes.get(prefix) or guessed)
             ids.append(f"{prefix}:{local}")
         kind = "LexicalMatching" if one.is_exact else "SemanticSimilarityThresholdMatching"
         predicate = "exactMatch" if one.is_exact and one.probability >= CERTAIN else "closeMatch"
-        rows.append(
-            (
-                *(ids[0], one.subject_name, f"skos:{predicate}", ids[1], one.object_name or "", f"semapv:{kind}"),
-                *(f"{one.probability:.4f}", one.reason),
-            )
-        )
+        said = (f"semapv:{kind}", f"{one.probability:.4f}", one.reason)
+        rows.append((ids[0], one.subject_name, f"skos:{predicate}", ids[1], one.object_name or "", *said))
     yield "#curie_map:"
     for prefix, iri in sorted(used.items()):
         yield f"#  {prefix}: {_quoted(iri)}"

@@ -55,9 +55,8 @@ def check_package(name: str) -> Check:
 def check_torch() -> Check:
     """Check whether a GPU can be used; torch is optional."""
     if find_spec("torch") is None:
-        return Check(
-            "torch", "note", f"not installed: the encoder runs on the CPU. For a GPU: {install_command('torch')}"
-        )
+        text = f"not installed: the encoder runs on the CPU. For a GPU: {install_command('torch')}"
+        return Check("torch", "note", text)
     import torch
 
     if not torch.cuda.is_available():
@@ -75,11 +74,8 @@ def check_model(model: str = DEFAULT_MODEL) -> Check:
     except (PearlQdrantError, ValueError) as error:
         return Check("model", "fail", str(error))
     info = encoder.info
-    return Check(
-        "model",
-        "ok",
-        f"{info.name}: {info.dim} dim, {info.runtime} {info.precision}, verified {info.weights_hash[:19]}",
-    )
+    found = f"{info.name}: {info.dim} dim, {info.runtime} {info.precision}, verified {info.weights_hash[:19]}"
+    return Check("model", "ok", found)
 
 
 def check_collections(store: Store) -> Iterator[Check]:

@@ -10,26 +10,9 @@ from __future__ import annotations
 
 LEXICAL_CLASSES: tuple[str, ...] = ("NP", "VP", "PP", "ADVP", "ADJP")
 
-ENTITY_TYPES: tuple[str, ...] = (
-    "CARDINAL",
-    "DATE",
-    "EVENT",
-    "FAC",
-    "GPE",
-    "LANGUAGE",
-    "LAW",
-    "LOC",
-    "MONEY",
-    "NORP",
-    "ORDINAL",
-    "ORG",
-    "PERCENT",
-    "PERSON",
-    "PRODUCT",
-    "QUANTITY",
-    "TIME",
-    "WORK_OF_ART",
-    "OTHER",
+ENTITY_TYPES: tuple[str, ...] = tuple(
+    "CARDINAL DATE EVENT FAC GPE LANGUAGE LAW LOC MONEY NORP ORDINAL ORG PERCENT PERSON PRODUCT QUANTITY TIME "
+    "WORK_OF_ART OTHER".split()
 )
 
 PHRASE_TYPES: tuple[str, ...] = tuple(

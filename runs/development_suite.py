@@ -2,24 +2,67 @@
 
     python runs/development_suite.py MODEL ... --baseline START --data FOLDER --fold both
 
-`training.evaluation.data.FoldData` says what a fold is. The score of a fold is the mean over its tasks of the
+The score of a fold is the mean over its tasks of the
 difference in its own standard errors. A model should ship only if no task is below its start, that is with the whole
 95 % interval below 0.
 """
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
 import click
 
 from pearl_qdrant.encoder.loading import load_encoder
-from training.evaluation.data import FOLDS, Data, FoldData, FolderData
+from training.evaluation.data import Data, FolderData, Row
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.run import Report, evaluate, report_as_text
 from training.evaluation.tasks import TASKS
+from training.examples.example import name_key, split_of
 from training.options import EvaluationOptions
+
+FOLDS = {1: 7, 2: 8}
+"""The development split of each fold (`training.examples.example`)."""
+
+_ITEMS: Mapping[str, tuple[str, ...]] = {
+    "pearl_bench/ppdb*.tsv": ("phrase1", "phrase2"),
+    "pearl_bench/turney.tsv": ("query",),
+    "pearl_bench/bird.tsv": ("term1",),
+    "pearl_bench/*_test.tsv": ("canonical",),
+    "pearl_bench/*.tsv": ("mention",),
+    "autofj/*.tsv": ("dataset",),
+    "intent/*.tsv": ("text",),
+    "tweets/*.tsv": ("text",),
+    "ulr_analogy/*.tsv": ("c", "d_gold"),
+    "geogranno/*.tsv": ("canonical",),
+}
+"""The columns that say which item a row is of. The smallest cell is hashed, so that a pair and its reverse agree."""
+
+
+class FoldData:
+    """One of two folds of another source, so that a model is chosen on one and confirmed on the other.
+
+    A row belongs to fold 1 or 2 by the hash of its item; bases and typed names are whole, since tasks choose from these
+    by split (`EvaluationOptions.splits`). Of sets with the splits train, dev and test (CoNLL), dev stands for test.
+    """
+
+    def __init__(self, data: Data, fold: int) -> None:
+        self._data, self._fold, self.paths = data, fold, data.paths
+
+    def rows(self, path: str, *columns: str) -> list[Row]:
+        """As `Data.rows`."""
+        items = next((found for pattern, found in _ITEMS.items() if fnmatch.fnmatch(path, pattern)), ())
+        if not items:
+            return self._data.rows(path, *columns)
+        n, found = len(columns), self._data.rows(path, *columns, *items)
+        kept = [row[:n] for row in found if split_of(name_key(min(row[n:]))) % 2 == self._fold % 2]
+        if items != ("mention",) or "split" not in columns:
+            return kept
+        place, stands_for = columns.index("split"), {"dev": "test", "test": "left out"}
+        return [(*row[:place], stands_for.get(row[place], row[place]), *row[place + 1 :]) for row in kept]
 
 
 def compare(model: EncoderMethod, start: EncoderMethod, data: Data, fold: int) -> Report:

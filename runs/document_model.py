@@ -28,8 +28,7 @@ from zlib import crc32
 import click
 import numpy as np
 import numpy.typing as npt
-from page_tables import page_option, write_rows
-from recipe_tables import read_tsv
+from recipe_tables import page_option, read_documents, write_rows, write_with_links
 from scipy.optimize import minimize
 
 from pearl_qdrant import EntityLinker, load_base
@@ -104,21 +103,14 @@ class Document:
     compare: Compare | None = None  # compares its passages with entities
 
 
-def read_documents(data: Path, corpora: Sequence[str]) -> list[Document]:
+def documents_of(data: Path, corpora: Sequence[str]) -> list[Document]:
     """The documents of some corpora that have mentions."""
-    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for row in read_tsv(data / "mentions.tsv"):
-        if row["corpus"] in corpora:
-            rows.setdefault((row["corpus"], row["doc_id"]), []).append(row)
     documents = []
-    with (data / "documents.jsonl").open(encoding="utf-8") as lines:
-        for line in lines:
-            one = json.loads(line)
-            mentions = sorted(rows.get((one["corpus"], one["doc_id"]), ()), key=lambda row: int(row["start"]))
-            if mentions:
-                spans = document_spans(one["text"], [(int(row["start"]), int(row["end"])) for row in mentions])
-                gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in mentions]
-                documents.append(Document(one["corpus"], one["text"], spans, gold, []))
+    for one, rows in read_documents(data, corpora):
+        mentions = sorted(rows, key=lambda row: int(row["start"]))
+        spans = document_spans(one["text"], [(int(row["start"]), int(row["end"])) for row in mentions])
+        gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in mentions]
+        documents.append(Document(one["corpus"], one["text"], spans, gold, []))
     return documents
 
 
@@ -127,12 +119,8 @@ def load(data: Path, work: Path, name: str) -> None:
     task = TASKS[name]
     base = data / task.base
     if task.links is not None:
-        links = dict(line.split("\t") for line in (data / task.links).read_text("utf-8").splitlines()[1:])
-        base = work / task.base
-        if not base.exists():
-            header, *rows = (data / task.base).read_text("utf-8").rstrip("\n").split("\n")
-            lines = [f"{row}\t{links.get(row.split(chr(9))[0], '')}" for row in rows]
-            base.write_text("\n".join([f"{header}\tlinks_to", *lines]) + "\n", "utf-8")
+        linked = work / task.base
+        base = linked if linked.exists() else write_with_links(base, data / task.links, linked)
     load_base(base, name, store=str(work / "store"))
 
 
@@ -200,7 +188,7 @@ def read_task(
 ) -> tuple[list[Document], list[Document]]:
     """The training and the development documents of a task, with what was learned of their names."""
     task = TASKS[name]
-    train, develop = read_documents(data, task.train), read_documents(data, task.develop)
+    train, develop = documents_of(data, task.train), documents_of(data, task.develop)
     if task.is_of_sentences:
         train, develop = [d for d in train if _is_for_training(d)], [d for d in develop if not _is_for_training(d)]
     of_task: dict[str, ScoredMention] = {}

@@ -105,22 +105,15 @@ def pack(joint: Path, data: Path, sources: Path, out: Path) -> None:
 def more_texts(data: Path, stored: dict[str, Any]) -> dict[str, list[str]]:
     """Texts beside the sources: canonical names, phrases, sentences; and some of each that are held out."""
     from mini_en.data import plain_phrases
-    from mini_en.examples import held_out_aliases
+    from mini_en.examples import held_out_strings
     from recipe_tables import read_texts, read_tsv
 
     from training.examples.example import TRAIN_SPLITS, split_of
 
     rng = random.Random(11)
-    held_out: set[str] = set()
-    general = data / "kb" / "general.tsv"
-    for path in (
-        *sorted((data / "alias_pairs").glob("*.tsv")),
-        general,
-        *sorted((data / "kb" / "biomedical").glob("*")),
-    ):
-        held_out |= held_out_aliases(path)
+    held_out = held_out_strings(data)
     known = {n for rows in stored["examples"] for name, others, *_ in rows for n in (name, *others)}
-    rows = (row for row in read_tsv(general) if split_of(row["id"]) in TRAIN_SPLITS)
+    rows = (row for row in read_tsv(data / "kb" / "general.tsv") if split_of(row["id"]) in TRAIN_SPLITS)
     names = sorted(
         {row["name"] for row in rows if row["name"].casefold() not in held_out and len(row["name"]) <= 60} - known
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
 from rapidfuzz.distance import OSA
-from recipe_tables import read_tsv
+from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -55,6 +55,19 @@ class Base:
     has_aliases: bool = False  # whether aliases are loaded too, without the mention's own string
 
 
+def rows_of(path: Path, kind: str = "") -> list[Row]:
+    """The entities of a table; the first type of a column, if one is named."""
+    return [
+        Row(
+            row["id"],
+            row["name"],
+            row[kind].partition("|")[0] if kind else "",
+            tuple(split_list(row.get("aliases") or "")),
+        )
+        for row in read_tsv(path)
+    ]
+
+
 def autofj_bases(data: Path) -> Iterator[Base]:
     """One base a set: the left titles; the right ones are mentions."""
     rows: dict[str, list[Row]] = {}
@@ -76,12 +89,9 @@ def biomedical_bases(data: Path) -> Iterator[Base]:
     for path in sorted((data / "kb" / "biomedical").glob("*.tsv")):
         rows, mentions = [], []
         for row in read_tsv(path):
-            aliases = split_list(row.get("aliases") or "")
-            scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
-            exact = tuple(a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
-            rows.append(Row(row["id"], row["name"], "", tuple(aliases)))
+            rows.append(Row(row["id"], row["name"], "", tuple(split_list(row.get("aliases") or ""))))
             if split_of(row["id"]) in DEVELOPMENT_SPLITS:
-                mentions += [(alias, frozenset((row["id"],))) for alias in exact]
+                mentions += [(alias, frozenset((row["id"],))) for alias in exact_synonyms(row)]
         if len(mentions) < 100:
             continue
         random.Random(path.stem).shuffle(mentions)
@@ -92,10 +102,7 @@ def biomedical_bases(data: Path) -> Iterator[Base]:
 
 def general_bases(data: Path) -> Iterator[Base]:
     """Parts of the general base, with the entities of the alias pairs."""
-    rows = [
-        Row(row["id"], row["name"], row["onto_type"], tuple(split_list(row["aliases"])))
-        for row in read_tsv(data / "kb" / "general.tsv")
-    ]
+    rows = rows_of(data / "kb" / "general.tsv", "onto_type")
     for pairs in ("fb15k_wikidata", "geonames"):
         mentions = [
             (row["alias"], frozenset((row["id"],)))
@@ -116,21 +123,12 @@ def everyday_bases(data: Path) -> Iterator[Base]:
     """The development bases with all their names; their mentions are made."""
     for stem in EVERYDAY_BASES:
         if stem in ("general", "general_whole"):
-            rows = [
-                Row(row["id"], row["name"], row["onto_type"], tuple(split_list(row["aliases"])))
-                for row in read_tsv(data / "kb" / "general.tsv")
-            ]
+            rows = rows_of(data / "kb" / "general.tsv", "onto_type")
             rows = random.Random(0).sample(rows, min(EVERYDAY_ROWS, len(rows))) if stem == "general" else rows
         elif stem == "aida":
-            rows = [
-                Row(row["id"], row["name"], row["types"].partition("|")[0], tuple(split_list(row["aliases"])))
-                for row in read_tsv(data / "context" / "base_aida.tsv")
-            ]
+            rows = rows_of(data / "context" / "base_aida.tsv", "types")
         else:
-            rows = [
-                Row(row["id"], row["name"], "", tuple(split_list(row.get("aliases") or "")))
-                for row in read_tsv(data / "kb" / "biomedical" / f"{stem}.tsv")
-            ]
+            rows = rows_of(data / "kb" / "biomedical" / f"{stem}.tsv")
         yield Base(f"everyday:{stem}", rows, [], has_aliases=True)
 
 
@@ -138,10 +136,7 @@ def real_bases(data: Path) -> Iterator[Base]:
     """Sets with the answers of curators: all ids that are right, joined by `|`, or NIL."""
     for name in REAL_SETS:
         folder = data / "real" / name
-        rows = [
-            Row(row["id"], row["name"], row["type"].partition("|")[0], tuple(split_list(row.get("aliases") or "")))
-            for row in read_tsv(folder / "base.tsv")
-        ]
+        rows = rows_of(folder / "base.tsv", "type")
         mentions = [
             (row["mention"], frozenset(row["gold"].split("|")) - {"NIL"}) for row in read_tsv(folder / "mentions.tsv")
         ]

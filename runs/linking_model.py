@@ -40,7 +40,7 @@ from pathlib import Path
 
 import click
 from linking_bases import Base, bases
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, write_rows
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan

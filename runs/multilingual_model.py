@@ -21,7 +21,7 @@ import numpy as np
 from multilingual.data import hard_negatives, plain_names, read_sources
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, write_rows
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder

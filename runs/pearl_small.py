@@ -67,7 +67,7 @@ def stages(
             commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
     negatives = folder / "hard_negative.txt"
     if not negatives.exists():
-        mining = ["--model", base, "--device", "cuda"]
+        mining = ["--model", base]
         commands["negatives"] = ["train", "negatives", "--phrases", str(folder), *mining, "--out", str(negatives)]
     mimicked = [] if vectors is None else ["--vectors", str(vectors)]
     commands["love"] = ["train", "love", base, str(love), *mimicked, "--seed", str(seed)]

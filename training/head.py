@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +19,18 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from pearl_qdrant.encoder.runtime.network import new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import new_type_head
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 from pearl_qdrant.settings import DEFAULT_DEVICE
-from training.evaluation.tasks.entity_types import TypeScores, score_predictions
+from training.evaluation.tasks.classification import TypeScores, score_predictions
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
 from training.examples.files import phrase_key, read_training_files
 from training.finetune.losses import marginal_type_loss
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
-from training.options import (
-    HeadOptions,
-    Paths,
-    StrPath,
-    TrainingEvents,
-    as_paths,
-    check_bounds,
-    refuse_overwriting,
-)
-from training.training_loop import LossRecord, Objective, StepRecord, TrainingLoop
-
-__all__ = ["TypeScores", "score_types"]
+from training.options import HeadOptions, Paths, StrPath, TrainingEvents, as_paths, check_bounds, refuse_overwriting
+from training.training_loop import LossRecord, Objective, TrainingLoop
 
 
 def score_types(logits: Tensor, types: Sequence[set[str]]) -> TypeScores:
@@ -51,28 +42,27 @@ def score_types(logits: Tensor, types: Sequence[set[str]]) -> TypeScores:
     return score_predictions(predicted, types)
 
 
-@dataclass(slots=True)
 class HeadObjective(Objective):
     """The marginal type loss of a linear layer; `draw` draws the rows of a batch, the rest is as for `fit_head`."""
 
-    network: nn.Module
-    optimizer: torch.optim.Optimizer
-    vectors: Tensor
-    allowed: Tensor
-    draw: Callable[[], Tensor]
-    steps: int
-    record: type[StepRecord] = LossRecord
+    record = LossRecord
+
+    def __init__(
+        self, head: nn.Linear, vectors: Tensor, allowed: Tensor, draw: Callable[[], Tensor], steps: int, rate: float
+    ) -> None:
+        self.network, self._vectors, self._allowed, self._draw, self._steps = head, vectors, allowed, draw, steps
+        self.optimizer = torch.optim.AdamW(head.parameters(), lr=rate, weight_decay=1e-3)
 
     def batches(self, steps: range) -> Iterator[Tensor]:
-        return (self.draw() for _ in steps)
+        return (self._draw() for _ in steps)
 
     def rate(self, step: int, factor: float) -> float:
         """Half a cosine from the peak to zero."""
         peak: float = self.optimizer.defaults["lr"]
-        return peak * (1 + math.cos(math.pi * (step - 1) / self.steps)) / 2
+        return peak * (1 + math.cos(math.pi * (step - 1) / self._steps)) / 2
 
     def backward(self, step: int, batch: Tensor) -> dict[str, Tensor]:
-        loss = marginal_type_loss(self.network(self.vectors[batch]), self.allowed[batch])
+        loss = marginal_type_loss(self.network(self._vectors[batch]), self._allowed[batch])
         torch.autograd.backward(loss)
         return {"loss": loss.detach()}
 
@@ -91,12 +81,8 @@ def fit_head(
     head = new_type_head(vectors.shape[1])
     nn.init.normal_(head.weight, std=0.02, generator=generator)
     steps = max(1, epochs * len(vectors) // batch)
-    optimizer = torch.optim.AdamW(head.parameters(), lr=learning_rate, weight_decay=1e-3)
-
-    def draw() -> Tensor:
-        return torch.multinomial(weights, batch, replacement=True, generator=generator)
-
-    objective = HeadObjective(head, optimizer, vectors, allowed, draw, steps)
+    draw = partial(torch.multinomial, weights, batch, replacement=True, generator=generator)
+    objective = HeadObjective(head, vectors, allowed, draw, steps, learning_rate)
     TrainingLoop(name="head", objective=objective, steps=steps, progress=False).run()
     return head.eval()
 
@@ -166,9 +152,8 @@ def train_head(  # long: its arguments, and what they mean
             "phrases", "None of the names has an entity type. Give phrase_with_etype.txt, or a corpus with types."
         )
     held = [e for e in typed if options.hold_out and split_of(name_key(e.name)) in TEST_SPLITS]
-    kept = [e for e in typed if not options.hold_out or split_of(name_key(e.name)) not in TEST_SPLITS]
-    if not kept:
-        held, kept = [], typed
+    held = held if len(held) < len(typed) else []
+    kept = [e for e in typed if not held or split_of(name_key(e.name)) not in TEST_SPLITS]
     sizes = Counter(example.allowed for example in kept)
     head = fit_head(
         _vectors(base, kept).clone(),  # tensors of inference mode cannot be used in training
@@ -199,10 +184,8 @@ def _choose(examples: list[Example], options: HeadOptions) -> list[Example]:
     """Choose at most `max_each` examples of each set of types, by a hash of the name."""
     seen: Counter[tuple[int, ...]] = Counter()
     chosen = []
-    distinct = {(e.name, e.allowed): e for e in examples}
-    for example in sorted(
-        distinct.values(), key=lambda e: phrase_key(f"{options.seed}/{e.name}").to_bytes(8, "little")
-    ):
+    distinct = {(e.name, e.allowed): e for e in examples}.values()
+    for example in sorted(distinct, key=lambda e: phrase_key(f"{options.seed}/{e.name}").to_bytes(8, "little")):
         if seen[example.allowed] < options.max_each:
             seen[example.allowed] += 1
             chosen.append(example)

@@ -31,8 +31,7 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import N_MARKS, CharacterConfig, CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.plain_model import read_plain_model
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
 from pearl_qdrant.errors import InputError, TrainingError
 from training.augment.draw import edit_letters
 from training.augment.variants import read_vectors
@@ -190,7 +189,9 @@ class LoveObjective(Objective):
                 rng = random.Random(f"{self._config.seed} {epoch}")
             rows = order[nth * size : (nth + 1) * size].tolist()
             views = [self._view(self._words[i], rng) for i in rows]
-            alike = [j for i in rows for j in _some(self._alike.get(i, ()), self._config.hard_negatives, rng)]
+            n = self._config.hard_negatives
+            near = (self._alike.get(i, ()) for i in rows)
+            alike = [j for others in near for j in (others if len(others) <= n else rng.sample(others, n))]
             if step >= steps.start:
                 yield rows, views, list(dict.fromkeys(alike))
 
@@ -218,9 +219,8 @@ def look_alikes(words: Sequence[str]) -> dict[int, tuple[int, ...]]:
     order = sorted(range(len(words)), key=lambda i: words[i])
     pairs, _ = edit_pairs([words[i] for i in order])
     found: dict[int, list[int]] = {}
-    for a, b in pairs.tolist():
+    for a, b in (*pairs.tolist(), *pairs[:, ::-1].tolist()):
         found.setdefault(order[a], []).append(order[b])
-        found.setdefault(order[b], []).append(order[a])
     return {place: tuple(sorted(others)) for place, others in found.items()}
 
 
@@ -240,10 +240,6 @@ def measure_mimicry(
             nearest = (nn.functional.normalize(made, dim=-1) @ vectors.T).argmax(1)
             shares.append(float((nearest == torch.arange(len(rows))).float().mean()))
     return Mimicry(len(rows), *shares)
-
-
-def _some(others: Sequence[int], n: int, rng: random.Random) -> Sequence[int]:
-    return others if len(others) <= n else rng.sample(others, n)
 
 
 def pretrain_character_encoder(

@@ -37,16 +37,11 @@ def as_paths(paths: Paths) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Bounds of a number: from `low` to `high`, either of which may be out of bounds itself.
-
-    Attributes:
-        low, high: Least and greatest value; None for no bound.
-        low_open, high_open: Whether the bound itself is refused.
-    """
+    """Bounds of a number, from `low` to `high`; None for no bound."""
 
     low: float | None = None
     high: float | None = None
-    low_open: bool = False
+    low_open: bool = False  # whether the bound itself is refused
     high_open: bool = False
 
     def __contains__(self, value: float) -> bool:
@@ -70,19 +65,12 @@ PositiveShare = Annotated[float, Within(0, 1, low_open=True)]
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The type of a field, taken apart.
+    """The type of a field, taken apart."""
 
-    Attributes:
-        kind: The type itself, or the union of types that a path may have.
-        bounds: Of a number, or None.
-        choices: Of a literal, or none.
-        is_many: Whether the field has several of it.
-    """
-
-    kind: Any
-    bounds: Within | None = None
-    choices: tuple[str, ...] = ()
-    is_many: bool = False
+    kind: Any  # the type itself, or the union of types that a path may have
+    bounds: Within | None = None  # of a number
+    choices: tuple[str, ...] = ()  # of a literal
+    is_many: bool = False  # whether the field has several of it
 
 
 def hint_of(annotation: Any) -> Hint:
@@ -94,7 +82,7 @@ def hint_of(annotation: Any) -> Hint:
         return Hint(kinds[0], kinds[1])
     if get_origin(annotation) is Literal:
         return Hint(str, choices=tuple(kinds))
-    if get_origin(annotation) is tuple:
+    if get_origin(annotation) in (tuple, Sequence):
         return replace(hint_of(kinds[0]), is_many=True)
     return Hint(frozenset(kinds) if get_origin(annotation) in (Union, UnionType) else annotation)
 

@@ -12,8 +12,9 @@ equal names that are rarely right) must not enter a model for all bases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,16 +60,8 @@ class Task:
 
     def take(self, rows: npt.NDArray[np.bool_]) -> Task:
         """The mentions of these rows, (m,) bool."""
-        return replace(
-            self,
-            features=self.features[rows],
-            present=self.present[rows],
-            right=self.right[rows],
-            nil_features=self.nil_features[rows],
-            is_nil=self.is_nil[rows],
-            offsets=self.offsets[rows],
-            by_rule=self.by_rule[rows],
-        )
+        arrays: dict[str, Any] = {one.name: getattr(self, one.name)[rows] for one in fields(self)[1:-2]}
+        return replace(self, **arrays)
 
 
 def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]], *, weight: float = 1.0) -> Task:
@@ -105,33 +98,12 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 20
     """
     tasks = [task.take(~task.by_rule & task.present.any(axis=1)) for task in tasks]
     tasks = [task for task in tasks if len(task.is_nil)]
-    ranking = _fit(
-        [_Rows(t.features[keep], t.present[keep], t.right[keep], t.weight) for t, keep in _with_entity(tasks)],
-        FIXED,
-        l2,
-        iterations,
-    )
+    # Mentions whose entity is among several candidates say which is nearer.
+    several = [task.take(task.right.any(axis=1) & (task.present.sum(axis=1) > 1)) for task in tasks]
+    ranking = _fit([task for task in several if len(task.is_nil)], FIXED, l2, iterations)
     fitted = _fit_decision([_decision_rows(task, ranking) for task in tasks], l2, iterations)
     n = len(FEATURES)
     return RankingModel(ranking, fitted[:n], -fitted[n:])
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """A multinomial regression: (m, k, p) features of the choices, and (m, k) which there are and which are right."""
-
-    features: FloatArray
-    present: npt.NDArray[np.bool_]
-    right: npt.NDArray[np.bool_]
-    weight: float
-
-
-def _with_entity(tasks: Iterable[Task]) -> Iterator[tuple[Task, npt.NDArray[np.bool_]]]:
-    """Tasks with the rows of the mentions whose entity is among several candidates."""
-    for task in tasks:
-        keep = task.right.any(axis=1) & (task.present.sum(axis=1) > 1)
-        if keep.any():
-            yield task, keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +145,7 @@ def _fit_decision(tasks: Sequence[_Decisions], l2: float, iterations: int) -> Fl
     return _minimise(loss, scale, DECISION_FIXED, iterations)
 
 
-def _fit(tasks: Sequence[_Rows], fixed: Mapping[str, float], l2: float, iterations: int) -> FloatArray:
+def _fit(tasks: Sequence[Task], fixed: Mapping[str, float], l2: float, iterations: int) -> FloatArray:
     """The coefficients, (p,), of the features in their order."""
     tasks = [task for task in tasks if task.weight]
     total_weight = sum(task.weight for task in tasks)
@@ -222,7 +194,7 @@ def _minimise(
     return fitted
 
 
-def _mean_loss(task: _Rows, weights: FloatArray) -> tuple[float, FloatArray]:
+def _mean_loss(task: Task, weights: FloatArray) -> tuple[float, FloatArray]:
     """Mean of -log p(right) over the mentions, and its gradient."""
     logits = np.where(task.present, task.features @ weights, -np.inf)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))

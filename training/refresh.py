@@ -29,7 +29,7 @@ from pearl_qdrant.store.atomic import write_atomically
 from training.batches import N_PLAIN
 from training.corpus.typing import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase
-from training.evaluation.linking.methods import Linker, LoadedBases
+from training.evaluation.linking_methods import Linker, LoadedBases
 from training.evaluation.run import evaluate
 from training.evaluation.tasks.linking import own_base_tasks
 from training.examples.example import TEST_SPLITS, split_of

@@ -13,14 +13,12 @@ if it were the only one.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import json
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,16 +29,12 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.settings import DEFAULT_MODEL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, read_documents, read_tsv, write_rows, write_with_links
 
 MOST_WORDS = 12
 """Words of a name that the dictionary tagger finds, at most."""
 
-TITLES = {
-    "aida-dev": "AIDA, news",
-    "bio-bc5cdr-development": "BC5CDR, MeSH",
-    "bio-ncbi-devel": "NCBI, MeSH",
-}
+TITLES = {"aida-dev": "AIDA, news", "bio-bc5cdr-development": "BC5CDR, MeSH", "bio-ncbi-devel": "NCBI, MeSH"}
 """What a page calls a corpus."""
 
 AROUND = 300
@@ -56,44 +50,21 @@ class Document:
     gold: list[frozenset[str]]
 
 
-def rows_of(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a table."""
-    with path.open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
-def read_documents(data: Path, corpus: str, half: int | None = None) -> list[Document]:
+def documents_of(data: Path, corpus: str, half: int | None = None) -> list[Document]:
     """The documents of a corpus that have mentions; of one half (0 or 1, by a digest of their ids), or all."""
-    rows: dict[str, list[dict[str, str]]] = {}
-    for row in rows_of(data / "mentions.tsv"):
-        if row["corpus"] == corpus:
-            rows.setdefault(row["doc_id"], []).append(row)
     documents = []
-    with (data / "documents.jsonl").open(encoding="utf-8") as lines:
-        for one in map(json.loads, lines):
-            is_chosen = half is None or int(hashlib.sha1(one["doc_id"].encode()).hexdigest(), 16) % 2 == half
-            if one["corpus"] == corpus and one["doc_id"] in rows and is_chosen:
-                own = rows[one["doc_id"]]
-                spans = [(int(row["start"]), int(row["end"])) for row in own]
-                gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in own]
-                documents.append(Document(one["text"], spans, gold))
+    for one, rows in read_documents(data, [corpus]):
+        if half is None or int(hashlib.sha1(one["doc_id"].encode()).hexdigest(), 16) % 2 == half:
+            spans = [(int(row["start"]), int(row["end"])) for row in rows]
+            gold = [frozenset(row["gold_id"].split("|")) - {"NIL"} for row in rows]
+            documents.append(Document(one["text"], spans, gold))
     return documents
-
-
-def with_links(base: Path, links: Path, folder: Path) -> Path:
-    """A copy of a base with a column of linked ids."""
-    of_id = dict(line.split("\t") for line in links.read_text("utf-8").splitlines()[1:])
-    header, *rows = base.read_text("utf-8").rstrip("\n").split("\n")
-    path = folder / base.name
-    lines = [f"{header}\tlinks_to", *(f"{row}\t{of_id.get(row.split(chr(9))[0], '')}" for row in rows)]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    return path
 
 
 def dictionary(base: Path, types: Sequence[str] = ()) -> dict[str, str]:
     """The most popular entity of each name, up to case; of one of some types, if there are any."""
     best: dict[str, tuple[float, str]] = {}
-    for row in rows_of(base):
+    for row in read_tsv(base):
         if types and set(types).isdisjoint((row.get("types") or row.get("type") or "").split("|")):
             continue
         popularity = float(row.get("popularity") or 0)
@@ -159,13 +130,13 @@ def main(
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         location = str(store or Path(folder) / "store")
-        path = data / base if links is None else with_links(data / base, data / links, Path(folder))
+        path = data / base if links is None else write_with_links(data / base, data / links, Path(folder) / base)
         name = Path(base).stem
         load_base(path, name, store=location, model=model)
         names = dictionary(data / base)
         with EntityLinker.open(name, store=location) as linker:
             for corpus in corpora:
-                documents = read_documents(data, corpus, half)[:n_documents]
+                documents = documents_of(data, corpus, half)[:n_documents]
                 click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
                 shares = measure(linker, documents, names, has_context=has_context)
                 rows.append([TITLES.get(corpus, corpus), *shares])
@@ -198,7 +169,7 @@ def labelled(data: Path, corpora: Sequence[str]) -> list[tuple[str, str | None]]
     return [
         (document.text[start:end], min(gold, default=None))
         for corpus in corpora
-        for document in read_documents(data, corpus)
+        for document in documents_of(data, corpus)
         for (start, end), gold in zip(document.spans, document.gold, strict=True)
     ]
 

@@ -16,7 +16,7 @@ import click
 from pearl_qdrant import evaluate_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, write_rows
 
 KINDS = {
     "one slip": "one slip",

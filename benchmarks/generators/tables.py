@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import zipfile
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 HEADER = ("id", "name", "aliases", "type", "description")
@@ -30,41 +29,41 @@ def rows(n_bytes: int) -> Iterator[tuple[str, str, list[str], list[str], str]]:
         yield f"Q{i}", name, aliases, kinds.split("|") if kinds else [], description
 
 
+def joined(n_bytes: int) -> Iterator[list[str]]:
+    """The rows with their lists in one cell, after the header."""
+    yield list(HEADER)
+    for row in rows(n_bytes):
+        yield [cell if isinstance(cell, str) else "|".join(cell) for cell in row]
+
+
 def make_tsv(folder: Path, n_bytes: int) -> None:
     """The table as TSV."""
-    folder.mkdir()
-    with (folder / "base.tsv").open("w", encoding="utf-8") as file:
-        file.write("\t".join(HEADER) + "\n")
-        for row in rows(n_bytes):
-            file.write("\t".join(cell if isinstance(cell, str) else "|".join(cell) for cell in row) + "\n")
+    _write(folder / "base.tsv", ("\t".join(row) + "\n" for row in joined(n_bytes)))
 
 
 def make_csv(folder: Path, n_bytes: int) -> None:
-    """The table as CSV."""
-    folder.mkdir()
-    with (folder / "base.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEADER)
-        for row in rows(n_bytes):
-            writer.writerow(cell if isinstance(cell, str) else "|".join(cell) for cell in row)
+    """The table as CSV; no cell has a comma without a quote around it."""
+    cells = ((f'"{cell}"' if "," in cell else cell for cell in row) for row in joined(n_bytes))
+    _write(folder / "base.csv", (",".join(row) + "\r\n" for row in cells))
 
 
 def make_jsonl(folder: Path, n_bytes: int) -> None:
     """The table as JSON Lines."""
-    folder.mkdir()
-    with (folder / "base.jsonl").open("w", encoding="utf-8") as file:
-        for row in rows(n_bytes):
-            file.write(json.dumps(dict(zip(HEADER, row, strict=True))) + "\n")
+    _write(folder / "base.jsonl", (json.dumps(dict(zip(HEADER, row, strict=True))) + "\n" for row in rows(n_bytes)))
 
 
 def make_json(folder: Path, n_bytes: int) -> None:
     """The table as one JSON array."""
-    folder.mkdir()
-    with (folder / "base.json").open("w", encoding="utf-8") as file:
-        file.write("[\n")
-        for i, row in enumerate(rows(n_bytes)):
-            file.write((",\n" if i else "") + json.dumps(dict(zip(HEADER, row, strict=True)), indent=1))
-        file.write("\n]\n")
+    cells = (json.dumps(dict(zip(HEADER, row, strict=True)), indent=1) for row in rows(n_bytes))
+    _write(
+        folder / "base.json", chain(("[\n",), ((",\n" if i else "") + cell for i, cell in enumerate(cells)), "\n]\n")
+    )
+
+
+def _write(path: Path, parts: Iterable[str]) -> None:
+    path.parent.mkdir()
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(parts)
 
 
 def make_xlsx(folder: Path, n_bytes: int) -> None:
@@ -87,9 +86,8 @@ def make_xlsx(folder: Path, n_bytes: int) -> None:
             archive.writestr(name, content)
         with archive.open("xl/worksheets/sheet1.xml", "w") as sheet:
             sheet.write(f"<worksheet {main}><sheetData>".encode())
-            for row in (HEADER, *islice(rows(n_bytes), 1_000_000)):
-                cells = (cell if isinstance(cell, str) else "|".join(cell) for cell in row)
-                written = "".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in cells)
+            for row in islice(joined(n_bytes), 1_000_000):
+                written = "".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row)
                 sheet.write(f"<row>{written}</row>".encode())
             sheet.write(b"</sheetData></worksheet>")
 

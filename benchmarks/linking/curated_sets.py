@@ -16,7 +16,6 @@ WRatio is rapidfuzz over all names, with the cutoff that is best for this very s
 
 from __future__ import annotations
 
-import csv
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.cells import split_list
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from page_tables import page_option, write_rows
+from recipe_tables import page_option, read_tsv, write_rows
 
 CUTOFFS = range(50, 101, 2)
 
@@ -55,15 +54,12 @@ class Curated:
 
 def read(folder: Path) -> Curated:
     """Read a set."""
-
-    def rows(name: str) -> list[dict[str, str]]:
-        with (folder / name).open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-
     names = [
-        (name, row["id"]) for row in rows("base.tsv") for name in (row["name"], *split_list(row.get("aliases") or ""))
+        (name, row["id"])
+        for row in read_tsv(folder / "base.tsv")
+        for name in (row["name"], *split_list(row.get("aliases") or ""))
     ]
-    mentions = rows("mentions.tsv")
+    mentions = list(read_tsv(folder / "mentions.tsv"))
     gold = [frozenset(row["gold"].split("|")) - {"NIL"} for row in mentions]
     return Curated(names, [row["mention"] for row in mentions], gold)
 

@@ -23,7 +23,6 @@ Printed: seconds to build, peak RssAnon in MB, links a second, and the share of 
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -39,9 +38,9 @@ import click
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]  # `memory`, `page_tables`
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]  # `memory`, `recipe_tables`
 
-from page_tables import page_option, write_rows  # noqa: E402
+from recipe_tables import page_option, read_tsv, write_rows  # noqa: E402
 
 CHUNK = 1000
 COLLECTION = "peers"
@@ -57,11 +56,10 @@ def draw(data: Path, n_entities: int, n_mentions: int, folder: Path) -> None:
     from training.augment.draw import edit_character
 
     rng = random.Random(0)
-    with data.open(encoding="utf-8", newline="") as file:
-        rows = [
-            (row["name"], [alias for alias in split_list(row.get("aliases") or "") if alias != row["name"]])
-            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        ]
+    rows = [
+        (row["name"], [alias for alias in split_list(row.get("aliases") or "") if alias != row["name"]])
+        for row in read_tsv(data)
+    ]
     rows = rng.sample(rows, min(n_entities, len(rows)))
     held_out = {}
     for i, (_, aliases) in enumerate(rows):

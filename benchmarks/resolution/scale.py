@@ -8,7 +8,6 @@ Prints names, nodes, seconds of processor time, and the anonymous memory before 
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from itertools import chain
 from pathlib import Path
@@ -16,19 +15,12 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "runs"))
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "runs")]
 
+from memory import peak_memory, status_mb  # noqa: E402
 from resolution.data import _as_names, _biomedical, _general  # noqa: E402
 
 from pearl_qdrant.resolution import NameRecord, resolve  # noqa: E402
-
-
-def watch(peak: list[int]) -> None:
-    """Keep the most anonymous memory of this process, in kB."""
-    while True:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        peak[0] = max(peak[0], next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")))
-        time.sleep(0.2)
 
 
 @click.command()
@@ -39,14 +31,11 @@ def main(data: Path, size: int) -> None:
     entities = chain(_general(data), _biomedical(data, all_diseases=True))
     records = [NameRecord(one.name, one.type) for one in _as_names(list(entities), "scale", size)]
     del entities
-    peak = [0]
-    threading.Thread(target=watch, args=(peak,), daemon=True).start()
-    time.sleep(0.5)
-    before = peak[0] / 1024
-    start = time.process_time()
-    n_nodes = len({one.node_id for one in resolve(records).names})
-    seconds, most = time.process_time() - start, peak[0] / 1024
-    print(f"{len(records):,} names, {n_nodes:,} nodes: {seconds:,.0f} s, {before:,.0f} to {most:,.0f} MB", flush=True)
+    before, start = status_mb("RssAnon"), time.process_time()
+    with peak_memory() as peak:
+        n_nodes = len({one.node_id for one in resolve(records).names})
+    print(f"{len(records):,} names, {n_nodes:,} nodes: {time.process_time() - start:,.0f} s, ", end="")
+    print(f"{before:,.0f} to {peak.anonymous:,.0f} MB", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ Relevant are all documents with the entity among their gold mentions; the gold m
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import random
 import re
@@ -33,7 +32,7 @@ from pearl_qdrant.integrations.metadata import ENTITY_IDS, document_metadata
 from pearl_qdrant.integrations.retrieval import EntityIndex
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
-from page_tables import write_rows
+from recipe_tables import read_tsv, write_rows
 
 QUESTIONS = ("What is known about {}?", "Which studies report on {}?", "{}: effects and risks")
 LIMIT = 10
@@ -125,12 +124,12 @@ def make_questions(
     The entities of the base that the documents mention come first, all others after them in a drawn order.
     """
     with_entity: dict[str, set[str]] = defaultdict(set)
-    for row in rows(data / "mentions.tsv"):
+    for row in read_tsv(data / "mentions.tsv"):
         if row["corpus"] == corpus and row["doc_id"] in documents:
             for entity_id in row["gold_id"].split("|"):
                 with_entity[entity_id].add(row["doc_id"])
     draw, questions, mentioned, others = random.Random(0), [], [], []
-    for row in rows(data / "base_mesh.tsv"):
+    for row in read_tsv(data / "base_mesh.tsv"):
         aliases = list(split_list(row["aliases"]))
         entity: dict[str, object] = {"id": row["id"], "name": row["name"], "aliases": aliases}
         relevant = with_entity.get(row["id"])
@@ -154,12 +153,6 @@ def other_names(names: Sequence[str], texts: Sequence[str]) -> list[str]:
         and not any(name.casefold() in text for text in folded)
         and not any(set(re.findall(r"\w+", name.casefold())) <= words for words in said)
     ]
-
-
-def rows(path: Path) -> Iterator[dict[str, str]]:
-    """Rows of a table by column."""
-    with path.open(encoding="utf-8", newline="") as lines:
-        yield from csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def parse() -> argparse.Namespace:

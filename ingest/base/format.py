@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -79,26 +80,18 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The beginning of an input: its path, its file name in lower case without the ending of a compression, and its
-    first bytes, decompressed, at most `HEAD_BYTES`, without a byte order mark.
-    """
+    """The path of an input, and its first bytes, decompressed, at most `HEAD_BYTES`, without a byte order mark."""
 
     path: str
-    name: str
     data: bytes
 
 
 def read_head(path: str) -> Head:
     """The beginning of a file, decompressed and as UTF-8; of a pipe nothing. Raises as `open_source`."""
     if Path(path).is_fifo():
-        return Head(path, Path(path).name.lower(), b"")
-    source = open_source(path)
-    try:
-        data = Utf8Source(source).head(HEAD_BYTES)
-    finally:
-        source.close()
-    name = re.split(r"[/!]", path)[-1].lower()
-    return Head(path, re.sub(r"\.(?:gz|bz2|xz|zst)$", "", name), data)
+        return Head(path, b"")
+    with closing(open_source(path)) as source:
+        return Head(path, Utf8Source(source).head(HEAD_BYTES))
 
 
 Scope = Literal["EXACT", "NARROW", "BROAD", "RELATED"]  # Scopes of synonyms in ontologies

@@ -12,7 +12,7 @@ import os
 import stat
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
@@ -61,10 +61,6 @@ class TypeMap:
             coarse_of.update(more)
             version = f"{version}+{own_version}"
         return cls(coarse_of, version=version)
-
-    def table(self) -> dict[str, str]:
-        """Native types, folded, with their coarse types; `TypeMap(table, version=...)` is the same map."""
-        return dict(self._coarse_of)
 
     def map_types(self, kb_types: Iterable[str]) -> tuple[str, ...]:
         """Coarse types of an entity, each once, in the order of its native types."""
@@ -163,29 +159,6 @@ _STEPS = 8  # for each class: most have one or two parents
 T = TypeVar("T")
 
 
-def walk_up(
-    classes: Iterable[T], parents_of: Callable[[T], Collection[T] | None], most: int
-) -> tuple[list[T], list[int]]:
-    """The classes and their ancestors, nearest first, each once, and the height of each in steps; both (n,). The walk
-    ends after `most` classes, or after `_STEPS` times as many steps from one to another.
-    """
-    found = list(islice(dict.fromkeys(classes), most))
-    heights, seen, n_steps = [0] * len(found), set(found), 0
-    for one, height in zip(found, heights, strict=False):  # both grow during the walk
-        parents = parents_of(one) or ()
-        for parent in parents:
-            if parent not in seen:
-                if len(found) >= most:
-                    return found, heights
-                seen.add(parent)
-                found.append(parent)
-                heights.append(height + 1)
-        n_steps += len(parents)
-        if n_steps > _STEPS * most:
-            break
-    return found, heights
-
-
 def nearest_types(found: Iterable[T], heights: Iterable[int], type_of: Callable[[T], str | None]) -> tuple[str, ...]:
     """Types of the lowest classes of a walk that have any; those of higher classes are vaguer, or another sense."""
     types: dict[str, None] = {}
@@ -214,13 +187,25 @@ class ClassGraph(Generic[T]):
         self._ids = ids
         self._known: dict[T, tuple[T, ...]] = {}
 
-    def __len__(self) -> int:
-        """The number of edges."""
-        return len(self._parents)
-
     def walk_up(self, classes: Iterable[T], most: int) -> tuple[list[T], list[int]]:
-        """The classes and their ancestors; see the function `walk_up`."""
-        return walk_up(classes, self.parents, most)
+        """The classes and their ancestors, nearest first, each once, and the height of each in steps; both (n,). The
+        walk ends after `most` classes, or after `_STEPS` times as many steps from one to another.
+        """
+        found = list(islice(dict.fromkeys(classes), most))
+        heights, seen, n_steps = [0] * len(found), set(found), 0
+        for one, height in zip(found, heights, strict=False):  # both grow during the walk
+            parents = self.parents(one)
+            for parent in parents:
+                if parent not in seen:
+                    if len(found) >= most:
+                        return found, heights
+                    seen.add(parent)
+                    found.append(parent)
+                    heights.append(height + 1)
+            n_steps += len(parents)
+            if n_steps > _STEPS * most:
+                break
+        return found, heights
 
     def parents(self, one: T) -> tuple[T, ...]:
         """Direct parents. They are cached, since most walks pass through the same few classes."""

@@ -71,9 +71,7 @@ def describe_text(head: bytes) -> str | None:
 
 
 def check_is_text(path: str, head: bytes) -> None:
-    """Refuse a file that is clearly not text with newlines. Raises FormatError if it is empty or another kind of file;
-    names the kind.
-    """
+    """Refuse a file that is clearly not text with newlines. Raises FormatError, which names the kind."""
     if not head:
         raise FormatError(path, None, "is empty")
     for magic, kind in _FOREIGN:
@@ -171,17 +169,11 @@ class Utf8Source(ByteSource):
         blocks = _line_blocks(first, chunks)
         for block in blocks:
             if not is_utf8 and not block.isascii():
-                try:
-                    block.decode()
-                    is_utf8 = True
-                except UnicodeDecodeError:
-                    encoding = find_encoding(block)
-                    if encoding is None:
-                        is_utf8 = True
-                    else:
-                        self.found = encoding
-                        yield from _decode_all(chain((block,), blocks), encoding)
-                        return
+                self.found = None if _is_utf8(block) else find_encoding(block)
+                if self.found is not None:
+                    yield from _decode_all(chain((block,), blocks), self.found)
+                    return
+                is_utf8 = True
             yield block
 
 
@@ -235,9 +227,7 @@ def _decode_all(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
 
 
 def check_decodable(path: str, encoding: str, head: bytes) -> None:
-    """Refuse an encoding by which the head of a file is no text. Raises FormatError if most of what it gives are
-    replacement characters.
-    """
+    """Refuse an encoding by which the head of a file is no text. Raises FormatError if most is replaced."""
     text = head.decode(encoding, "replace")
     if text.count("\ufffd") > len(text) / 10:
         raise FormatError(path, None, f"is not text in {encoding}. Leave the encoding out", option="encoding")
@@ -276,9 +266,7 @@ def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
 
 
 def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | BadLine]]:
-    r"""Line numbers, from 1, and lines without ``\
-    `` as bytes of at most `max_bytes`, for parsers that take bytes. Raises as `read_lines`.
-    """
+    """Numbers from 1 and lines as bytes, without newline, of at most `max_bytes`. Raises as `read_lines`."""
     number, rest, is_long, is_begun = 0, b"", False, False
     try:
         for chunk in source.chunks():

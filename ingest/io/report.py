@@ -5,7 +5,7 @@ A bad row is not an error: it is counted by reason and shown. Reading stops only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ingest.io import limits
@@ -82,7 +82,6 @@ class ReadReport:
 
     Attributes:
         max_errors: Rows that may be skipped; 0 stops at the first, None never stops.
-        on_skip: Called with each skipped row.
         rows: Rows that are not blank, without the header; skipped ones included.
         entities: Entities that were read.
         names: Their names, canonical ones and aliases; one point each.
@@ -100,7 +99,6 @@ class ReadReport:
     """
 
     max_errors: int | None = DEFAULT_MAX_ERRORS
-    on_skip: Callable[[Skip], None] | None = None
     rows: int = 0
     entities: int = 0
     names: int = 0
@@ -132,19 +130,14 @@ class ReadReport:
     def skip(self, reason: str, *, path: str, line: int, text: str) -> None:
         """Count a bad row. Raises TooManyErrorsError if there are now more bad rows than `max_errors`."""
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
-        is_too_many = self.max_errors is not None and self.n_skipped > self.max_errors
-        is_example = len(self.examples) < MAX_EXAMPLES
-        if not (is_example or is_too_many or self.on_skip):  # of millions of bad rows few are shown
-            return
-        found = Skip(reason, path, line, make_excerpt(text))
-        if is_example:
-            self.examples.append(found)
-        if self.on_skip is not None:
-            self.on_skip(found)
-        if is_too_many:
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(Skip(reason, path, line, make_excerpt(text)))
+        if self.max_errors is not None and self.n_skipped > self.max_errors:
             counts = ", ".join(f"{reason} {count}" for reason, count in sorted(self.skipped.items()))
-            message = f"{reason}: {found.excerpt}\n{self.n_skipped} bad rows ({counts}), and {self.max_errors} are "
-            message += "allowed. Reading stopped at this row. Correct the rows, or allow more."
+            message = (
+                f"{reason}: {make_excerpt(text)}\n{self.n_skipped} bad rows ({counts}), and {self.max_errors} are "
+                "allowed. Reading stopped at this row. Correct the rows, or allow more."
+            )
             raise TooManyErrorsError(path, line, message, option="max_errors")
 
     def check_share(self) -> None:
@@ -178,9 +171,7 @@ class ReadReport:
             self.conflicts.append(Conflict(*place, *map(make_excerpt, (entity_id, first, name))))
 
     def bound_names(self, entity_id: str, names: Sequence[str]) -> tuple[str, ...]:
-        """The first `MAX_NAMES` names of an entity; if there are more, the row at `place` is counted as bad. Raises
-        TooManyErrorsError: as `skip`.
-        """
+        """The first `MAX_NAMES` names; if there are more, the row at `place` is bad. Raises as `skip`."""
         if len(names) <= limits.MAX_NAMES:
             return tuple(names)
         self.skip_here(TOO_MANY_NAMES, f"{entity_id} has {len(names):,} names; {limits.MAX_NAMES:,} are kept")

@@ -195,9 +195,7 @@ def is_workbook(path: str) -> bool:
 
 
 def list_members(path: str) -> list[str]:
-    """Names of the files in an archive that may hold data, in its order; read-me and hidden files are left out. Raises
-    FormatError if it is damaged.
-    """
+    """Files in an archive that may hold data, read-me and hidden ones left out. Raises FormatError if it is damaged."""
     with _as_format_error(path):
         infos = _archive(path).infolist()
     return [info.filename for info in infos if not info.is_dir() and info.filename and _may_hold_data(info.filename)]
@@ -339,9 +337,7 @@ def _read_at(descriptor: int) -> Read:
 
 
 def copy_to_temporary(path: str, stream: BinaryIO) -> BinaryIO:
-    """An unnamed temporary file with what a stream gives, for the caller to close. Raises InputError if it cannot be
-    written.
-    """
+    """An unnamed temporary file with what a stream gives; the caller closes it. Raises InputError on a failed copy."""
     try:
         with ExitStack() as stack:
             spool = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile(prefix="pearl-qdrant-")))

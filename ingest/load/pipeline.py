@@ -31,8 +31,7 @@ from typing import BinaryIO, TypeVar, cast
 import msgspec
 import numpy as np
 
-from ingest.base.merge import Hashes, hash_texts
-from ingest.base.reader import Reader, ScanResult
+from ingest.base.reader import Hashes, Reader, ScanResult, hash_texts
 from ingest.io.report import ReadReport
 from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
@@ -45,21 +44,17 @@ from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Checkpoint, LoadedInput, Manifest, NamePoint
 
 
-def unchanged_result(
-    target: Collection, scanned: ScanResult, info: ModelInfo, *, is_update: bool = False
-) -> LoadResult:
-    """The counts of an input that a collection held already."""
-    status = target.status()
+def plain_result(target: Collection, scanned: ScanResult, info: ModelInfo) -> LoadResult:
+    """What all loads have: the counts of the input, and of what the collection holds now."""
+    points = target.count()
     return LoadResult(
         collection=target.name,
         report=scanned.report,
-        points=status.points,
-        without_vector=status.points - status.vectors,
+        points=points,
+        without_vector=points - target.status().vectors,
         model=info.name,
         device=info.device,
         distinct_names=scanned.distinct_names,
-        is_update=is_update,
-        unchanged=scanned.names,
     )
 
 
@@ -86,10 +81,8 @@ if they come back."""
 class RepeatedNames:
     """An encoder that remembers the vectors of names that repeat, by their sorted hashes."""
 
-    def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes, *, capacity: int = CAPACITY) -> None:
-        self._encoder = encoder
-        self._repeated = repeated_name_hashes
-        self._capacity = capacity
+    def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes) -> None:
+        self._encoder, self._repeated = encoder, repeated_name_hashes
         self._kept: OrderedDict[str, Encoded] = OrderedDict()
 
     def encode(self, names: Sequence[str]) -> Encoded:
@@ -119,7 +112,7 @@ class RepeatedNames:
             at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
             for i in np.flatnonzero(self._repeated[at] == hashes).tolist():
                 self._kept[names[i]] = encoded.take([i])
-        while len(self._kept) > self._capacity:
+        while len(self._kept) > CAPACITY:
             self._kept.popitem(last=False)
 
 
@@ -136,11 +129,11 @@ _END = object()
 _POLL_S = 0.02
 
 
+@dataclass(slots=True)
 class _Failure:
     """An exception on its way to the consumer."""
 
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
+    error: BaseException
 
 
 class _Consumer:
@@ -324,18 +317,12 @@ def ingest(  # long: all arguments of a load are documented here
         inputs = [LoadedInput(input=one.input, digest=one.digest) for one in checkpoints]
         if loading.is_update and not n_kept:
             inputs = [LoadedInput(input=loading.input_name, digest=scan.digest)]
-        finish_load(collection, scan, inputs, points, is_update=loading.is_update, kb_version=loading.kb_version)
-    return LoadResult(
-        collection=collection.name,
-        report=scan.report,
-        points=points,
-        without_vector=points - collection.status().vectors,
+        finish_load(collection, scan, inputs, points, loading)
+    return replace(
+        plain_result(collection, scan, encoder.info),
         load_seconds=load_seconds,
         encode_seconds=writing.encode_seconds,
         graph_seconds=graph_seconds,
-        model=encoder.info.name,
-        device=encoder.info.device,
-        distinct_names=scan.distinct_names,
         is_update=loading.is_update,
         added=inventory.added,
         changed=inventory.changed,
@@ -380,13 +367,7 @@ def _remove_retired(
 
 
 def finish_load(
-    collection: Collection,
-    scan: ScanResult,
-    inputs: Sequence[LoadedInput],
-    points: int,
-    *,
-    is_update: bool = False,
-    kb_version: str | None = None,
+    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], points: int, loading: Loading = Loading()
 ) -> None:
     """Write the inputs, the counts and the IDF table to the manifest, and remove their checkpoints.
 
@@ -394,7 +375,7 @@ def finish_load(
     """
     idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
     before, names = collection.read_manifest(), {one.input for one in inputs}
-    others = () if is_update else tuple(one for one in before.loaded if one.input not in names)
+    others = () if loading.is_update else tuple(one for one in before.loaded if one.input not in names)
     changed = {
         "state": "ready",
         "ngram_rarity": idf,
@@ -402,8 +383,10 @@ def finish_load(
         "checkpoints": tuple(one for one in before.checkpoints if one.input not in names),
         "entities": scan.entities if points == scan.names else collection.count_entities(),
         "names": points,
-        "edited": not is_update and before.edited and points != scan.names,  # what was added by hand is still there
-        "kb_version": kb_version or before.kb_version,
+        "edited": not loading.is_update
+        and before.edited
+        and points != scan.names,  # what was added by hand is still there
+        "kb_version": loading.kb_version or before.kb_version,
     }
     collection.write_manifest(before.model_copy(update=changed))
     for name in names:
@@ -412,8 +395,7 @@ def finish_load(
 
 def _check_count(collection: Collection, scan: ScanResult) -> None:
     """Refuse a store that holds fewer points than it should, after all missing names were written."""
-    points = collection.count()
-    if points < scan.names:
+    if (points := collection.count()) < scan.names:
         raise StoreError(
             f"Collection '{collection.name}' holds {points:,} points after a load of {scan.names:,} names, although "
             f"the missing ones were written again: the store loses points, or the input changed while it was read. Run "
@@ -484,15 +466,13 @@ class Inventory:
         self.to_write += len(lacking)
         if lacking:
             with _as_input_error():
-                self._file.write(msgspec.msgpack.encode(Named(entity, lacking)).hex().encode() + b"\n")
+                self._file.write(msgspec.json.encode(Named(entity, lacking)) + b"\n")
 
     def lacking(self) -> Iterator[Named]:
         """What is to be written, in the order of the base."""
-        decode = msgspec.msgpack.Decoder(Named).decode
         with _as_input_error():
             self._file.seek(0)
-            for line in self._file:
-                yield decode(bytes.fromhex(line.decode()))
+            yield from map(msgspec.json.Decoder(Named).decode, self._file)
 
     def find_retired(self) -> list[str]:
         """Ids of the points that the base lacks, without those of learned names."""
@@ -518,13 +498,8 @@ def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NameP
 
 def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
     """A point with the stored predictions of the type head, which depend on the name alone."""
-    return replace(
-        point,
-        phrase_type=stored.phrase_type,
-        lexical_class=stored.lexical_class,
-        predicted_type=stored.predicted_type,
-        type_probability=stored.type_probability,
-    )
+    predicted = "phrase_type", "lexical_class", "predicted_type", "type_probability"
+    return replace(point, **{name: getattr(stored, name) for name in predicted})
 
 
 def _short(point_id: str) -> int:

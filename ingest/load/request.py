@@ -106,23 +106,17 @@ class LoadResult:
         return {
             "collection": self.collection,
             **reading_counts(self.report),
-            "points": self.points,
-            "other_names": self.other_names,
-            "with_vector": self.with_vector,
-            "without_vector": self.without_vector,
-            "seconds": round(self.seconds, 3),
-            "load_seconds": round(self.load_seconds, 3),
-            "encode_seconds": round(self.encode_seconds, 3),
-            "graph_seconds": round(self.graph_seconds, 3),
+            **{name: getattr(self, name) for name in ("points", "other_names", "with_vector", "without_vector")},
+            **{name: round(getattr(self, name), 3) for name in _SECONDS},
             **{name: getattr(self, name) for name in _COUNTS},
             "unfinished": list(self.unfinished),
         }
 
 
+_SECONDS = ("seconds", "load_seconds", "encode_seconds", "graph_seconds")
 _COUNTS = (
-    *("model", "device", "distinct_names", "is_update", "added", "changed", "unchanged", "removed", "kept"),
-    *("resumed_at", "rewritten", "is_unchanged"),
-)
+    "model device distinct_names is_update added changed unchanged removed kept resumed_at rewritten is_unchanged"
+).split()
 
 
 def reading_counts(report: ReadReport) -> dict[str, Any]:
@@ -204,20 +198,20 @@ class LoadRequest:
         kb_version: Release of the base, for the record.
         quantization: How a new collection keeps vectors for finding candidates; scores come from the whole ones.
         placement: Shards and replicas of a new collection on a server.
-        restart: Delete an existing collection first, its calibration included. What it learned stays
-            (`EntityLinker.learn`).
+        restart: Delete an existing collection first, its calibration included, and start over. What it learned stays
+            (`learn`).
         update: True makes an existing collection equal to the base, the whole of a newer release of what it holds: it
             loses the names that the base lacks. False adds the base. None updates if the base shows to be a newer
-            release (`session.MOSTLY`) and no `options.limit` is given.
+            release (`load_base.MOSTLY`) and no `options.limit` is given.
         may_update: Called before an update that None decided for, with no argument; False adds the base instead.
         may_remove: Called with the number of names that the new release lacks and that of all names, before any is
             deleted; False keeps them.
-        ray: Build a new collection in parts, each apart with its graph, by the workers of a Ray cluster: "auto" starts
+        ray: Build a new collection in parts, each apart with its graph, by the workers of a Ray cluster: auto starts
             one on this machine, HOST:PORT is one that runs. They load the model by its name.
-        parts: Parts, from 1 to 256; without `ray`, this process builds one after the other. Default: as many as keep a
-            part under two million names, and all workers busy.
-        work: Folder for parts until all of them are built; all machines of a cluster see it at the same path. Default:
-            in the folder of the store, for a server in the user's data folder.
+        parts: Build a new collection in so many parts, from 1 to 256; without `ray` one after the other. [default: as
+            many as keep a part under two million names, and all workers busy]
+        work: Folder for parts until all are built; all machines of a cluster see it at the same path. [default: in the
+            folder of the store, for a server in the user's data folder]
         wait_s: How long to wait for a server that does not answer, in seconds.
         events: Receives progress.
     """

@@ -45,9 +45,7 @@ IsHeader = Callable[[Sequence[str]], bool]
 
 @dataclass(slots=True)
 class TextTable(Table):
-    """A table in a text file: the text between two cells, lines before the header or first row, the usual number of
-    cells.
-    """
+    """A table in a text file: the sign between cells, lines before the header or first row, usual number of cells."""
 
     delimiter: str = "\t"
     n_skipped: int = 0
@@ -66,9 +64,7 @@ class TextTable(Table):
 
 
 def check_delimiter(given: str) -> str:
-    """The character that a delimiter option means. Raises OptionError if it is not one character, or is a quote, space
-    or line break.
-    """
+    """The character that a delimiter option means. Raises OptionError if it is not one, or a quote or a blank."""
     delimiter = "\t" if given in ("tab", "\\t") else given
     if len(delimiter) != 1 or delimiter in '"\r\n\0 ':
         message = f"the delimiter is one character that is not a quote, space or line break, not {given!r}"

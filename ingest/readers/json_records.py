@@ -73,11 +73,6 @@ def _trim(line: bytes) -> bytes:
     return line[:-1].rstrip() if line == b"]" or line.endswith(b"}]") else line
 
 
-def looks_like_json(head: bytes) -> bool:
-    """Whether a file begins with an object, or an array of objects."""
-    return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*[\"}]", head) is not None
-
-
 def read_records(source: ByteSource, *, prefix: str | None = None, wanted: bytes = b"") -> Iterator[Record]:
     """Objects with their line, or their number in the file where they are not lines; bad ones as `BadLine`. `prefix`:
     where the objects are, as a path of `read_values`; None: `find_prefix`. Lines without the bytes `wanted` are left

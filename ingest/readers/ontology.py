@@ -75,7 +75,7 @@ class ClassTree:
         return self._graph.parents(child)
 
     def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
-        """Classes and their ancestors, at most `MAX_KB_TYPES`; see `ingest.base.type_map.walk_up`."""
+        """Classes and their ancestors, at most `MAX_KB_TYPES`; see `ClassGraph.walk_up`."""
         return self._graph.walk_up(classes, limits.MAX_KB_TYPES)
 
 
@@ -124,9 +124,7 @@ class OntologyReader(Reader):
     """What the readers of OBO and of OBO Graph JSON share: the files, and the scopes of the synonyms that are names."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
-        """Open the files; ``-`` is standard input. Raises FormatError if a file does not exist, is a directory, or may
-        not be read.
-        """
+        """Open the files; ``-`` is standard input. Raises FormatError as `open_sources`."""
         super().__init__(type_map=type_map, limit=options.limit)
         self.scopes, self._links = check_scopes(options.scopes), options.links
         self._tree: ClassTree | None = None
@@ -177,9 +175,7 @@ _SPACE = re.compile(r"[\t ]+")
 
 @dataclass(slots=True)
 class Stanza:
-    """One block of a file: the text in the brackets (empty for the header), its first line, and its lines with a
-    requested tag: number, tag, and value as written.
-    """
+    """A block of a file: the text in the brackets ("" for the header), its first line, and its (line, tag, value)."""
 
     kind: str
     line: int

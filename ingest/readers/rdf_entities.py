@@ -18,7 +18,6 @@ from ingest.base.type_map import TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, short_id
-from ingest.readers.rdf_syntax import BASE
 from ingest.readers.signs import PREFIXES
 from ingest.readers.wikidata import (
     FALLBACK,
@@ -35,9 +34,7 @@ from pearl_qdrant.records import LINKS_FIELD, Entity
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
-    """Full IRIs of properties that an option names. Raises ValueError if one is neither an IRI nor has a well-known
-    prefix.
-    """
+    """Full IRIs of properties of an option. Raises ValueError if one has neither an IRI nor a well-known prefix."""
     found = []
     for name in names:
         bare = name.strip().removeprefix("<").removesuffix(">")
@@ -64,6 +61,7 @@ PROPERTIES = frozenset(
         "owl:TransitiveProperty owl:SymmetricProperty owl:InverseFunctionalProperty".split()
     )
 )
+BASE = "file:///"  # before a relative IRI; it is removed from ids again
 _ISO = "http://purl.org/iso25964/skos-thes#"
 NO_ENTITIES = frozenset(
     expand(

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
-from ingest.base.merge import RowStore, batches, name_hash
+from ingest.base.reader import RowStore, batches, name_hash
 from ingest.io import limits
 from ingest.io.encoding import BadLine
 from ingest.io.report import (
@@ -134,8 +134,8 @@ class RowReader:
                 report.skip(reason, path=path, line=number, text="\t".join(map(shown, row)))
             else:
                 id_ = self._taken(id_)
-                if self._shape.is_literal and (literal := _LITERAL.fullmatch(name)):
-                    name = _unquote(literal)
+                if literal := self._literal(name):
+                    name = literal[0]
                 if self._has_filter and not self._is_kept(row, id_):
                     report.filter_out(OTHER_ROW)
                     continue
@@ -164,6 +164,11 @@ class RowReader:
     def _taken(self, id_: str) -> str:
         match = self._take.fullmatch(id_) if self._take is not None else None
         return id_ if match is None else match[1]
+
+    def _literal(self, cell: Any) -> tuple[str, str] | None:
+        """Text and language of a cell, if it is written as ``'text'@en``, and the base writes cells so."""
+        match = _LITERAL.fullmatch(text_of(cell)) if self._shape.is_literal else None
+        return None if match is None else (match[2].replace("\\'", "'").replace('\\"', '"'), (match[3] or "").lower())
 
     def _is_kept(self, row: list[Any], id_: str) -> bool:
         if any(shown(row[i]) not in values for i, values in self._keep):
@@ -197,18 +202,17 @@ class RowReader:
         """The entity of a row. Raises ValueError if a cell is not text."""
         layout, separators = self._layout, self._layout.separators
         names, languages = {name: None}, dict[str, str]()
-        if self._shape.is_literal and (literal := _LITERAL.fullmatch(text_of(row[layout.name]))) and literal[3]:
-            languages[name] = literal[3].lower()
+        if (literal := self._literal(row[layout.name])) and literal[1]:
+            languages[name] = literal[1]
         for i in layout.alias_names:
             names[read_name(row[i])] = None
         for i in layout.aliases:
             if row[i] is not None and row[i] != "":
-                literal = _LITERAL.fullmatch(text_of(row[i])) if self._shape.is_literal else None
-                row[i] = row[i] if literal is None else _unquote(literal)
-                items = split_items(row[i], separators.get(i, "|"))
+                literal = self._literal(row[i])
+                items = split_items(literal[0] if literal else row[i], separators.get(i, "|"))
                 names.update(dict.fromkeys(items))
-                if literal is not None and literal[3]:
-                    languages = dict.fromkeys(items, literal[3].lower()) | languages
+                if literal and literal[1]:
+                    languages = dict.fromkeys(items, literal[1]) | languages
         names.pop("", None)
         native = [item for i in layout.types if row[i] for item in split_items(row[i], separators.get(i, "|"))]
         if self._take is not None:
@@ -272,11 +276,10 @@ class RowReader:
         for row, id_, name in self.good_rows():
             role = shape.roles.get(role_of(row), shape.other_role)
             value, language = name if value_of is None else value_of(row) or name, language_of(row)
-            if shape.is_literal and (literal := _LITERAL.fullmatch(value)):
-                value, language = _unquote(literal), literal[3] or ""
+            if literal := self._literal(value):
+                value, language = literal
             else:
-                value = self._taken(value)
-            language = language.casefold()
+                value, language = self._taken(value), language.casefold()
             place = _place(language, wanted or ["en"])
             if role == SKIP:
                 report.filter_out(OTHER_ROW)
@@ -319,10 +322,6 @@ _Fact = tuple[str, str, str, Any, str]
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Fact)
-
-
-def _unquote(literal: re.Match[str]) -> str:
-    return literal[2].replace("\\'", "'").replace('\\"', '"')
 
 
 def _place(language: str, wanted: Sequence[str]) -> int:
@@ -466,9 +465,7 @@ def _parse_list(text: str) -> list[Any] | None:
 
 
 def number_of(value: Any) -> float | None:
-    """A popularity: a finite number of at least 0, also with thousands grouped; None for nothing. Raises ValueError if
-    it is anything else.
-    """
+    """A popularity: a finite number of at least 0, thousands may be grouped; None for nothing. Raises ValueError."""
     text = text_of(value)
     if not text or text in NOTHING:
         return None

@@ -72,6 +72,11 @@ _WIKIDATA_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _WIKIDATA_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
 
 
+def looks_like_json(head: bytes) -> bool:
+    """Whether a file begins with an object, or an array of objects."""
+    return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*[\"}]", head) is not None
+
+
 def find_syntax(data: bytes) -> str | None:
     """The syntax that the beginning of a file shows, or None."""
     if data.lstrip()[:1] in (b"{", b"["):

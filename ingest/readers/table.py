@@ -29,10 +29,8 @@ from ingest.base.format import (
     known_tables,
     read_head,
 )
-from ingest.base.merge import RowStore
-from ingest.base.reader import Reader
+from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
-from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, check_decodable, check_encoding, check_is_text
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
 from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, is_folder, is_workbook, list_inputs
@@ -48,8 +46,9 @@ from ingest.readers.columns import (
     shown,
 )
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
-from ingest.readers.json_records import find_prefix, looks_like_json, read_records
+from ingest.readers.json_records import find_prefix, read_records
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
+from ingest.readers.signs import looks_like_json
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.records import Entity
@@ -74,9 +73,7 @@ def _header_test(options: ReadOptions) -> IsHeader:
 
 
 def open_json(source: ByteSource, options: ReadOptions) -> Table:
-    """Open JSON; paths that the options or a known base name are columns too. Raises FormatError if it has no object at
-    its start.
-    """
+    """Open JSON; paths that options or a known base name are columns. Raises FormatError if no object begins it."""
     check_is_text(source.path, source.head(HEAD_BYTES))
     columns = options.columns or TableColumns()
     prefix = find_prefix(source.head(HEAD_BYTES)) or ""
@@ -101,9 +98,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
 
 
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
-    """Open Parquet, Arrow or a workbook; it is closed with the stack. Raises FormatError if it is another kind of file,
-    or damaged.
-    """
+    """Open Parquet, Arrow or a workbook; the stack closes it. Raises FormatError if it is damaged, or another file."""
     container = check_path(path)
     if container != "workbook":
         return _open_arrow(path, container, options, stack)
@@ -212,7 +207,7 @@ class TableReader(Reader):
         if options.delimiter is not None:
             check_delimiter(options.delimiter)
         self._separators = _read_separators(options.list_separators)
-        self._types_of = lru_cache(maxsize=4_096)(self._find_types)  # most rows share a few combinations
+        self._types_of = lru_cache(maxsize=4_096)(self.find_types)  # most rows share a few combinations
         self._base = next((one for one in bases_of(options) if one.name == kind), None)
         if self._base is not None:
             paths = [file for path in paths for file in _files_of(str(path), self._base)]
@@ -339,10 +334,6 @@ class TableReader(Reader):
             message = f"there is no column '{min(unknown)}'"
             raise FormatError(table.path, table.header_line or None, message, option="list_separators")
         return chosen
-
-    def _find_types(self, native: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        kb_types = tuple(islice(dict.fromkeys(native), limits.MAX_KB_TYPES))
-        return kb_types, self.type_map.map_types(kb_types)
 
 
 def _read_separators(given: Sequence[str]) -> dict[str, str]:

@@ -28,8 +28,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from ingest.base.format import PathLike, ReadOptions
-from ingest.base.merge import RowStore
-from ingest.base.reader import Reader
+from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import BadLine, read_lines
@@ -55,9 +54,7 @@ _N_NEAR = 3
 
 @dataclass(frozen=True, slots=True)
 class SemanticType:
-    """One semantic type: TUI such as ``T047``, name, tree number such as ``B2.2.1.2.1``, group such as ``DISO``, and
-    its name.
-    """
+    """One semantic type: TUI (``T047``), name, tree number (``B2.2.1.2.1``), group (``DISO``), and the group's name."""
 
     tui: str
     name: str = ""
@@ -199,7 +196,9 @@ class UmlsReader(Reader):
         if "MRSTY" not in self._sources:
             report.notes.append(f"{path}: there is no MRSTY.RRF beside it, so no entity has a type")
         self._kb_types_of: dict[str, tuple[str, ...]] = {}
-        self._types_of = lru_cache(maxsize=4_096)(self._find_types)
+        self._types_of = lru_cache(maxsize=4_096)(
+            lambda tuis: self.find_types(one for tui in tuis for one in self._kb_types_of[tui])
+        )
         with RowStore() as types, RowStore() as definitions:
             types.add(self._read_types(report))
             definitions.add(self._read_definitions(report))
@@ -276,11 +275,6 @@ class UmlsReader(Reader):
         """The best definition of an id that belongs to one of the atoms or to none: by source, then the shorter one."""
         rows = map(json.loads, definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ())
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
-
-    def _find_types(self, tuis: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        native = dict.fromkeys(one for tui in tuis for one in self._kb_types_of[tui])
-        kb_types = tuple(islice(native, limits.MAX_KB_TYPES))
-        return kb_types, self.type_map.map_types(kb_types)
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
         """Ids and TUIs of MRSTY; what a TUI means is kept."""
@@ -440,13 +434,11 @@ class MeshReader(Reader):
             _string(one).lstrip("*")
             for one in record.iterfind("HeadingMappedToList/*/DescriptorReferredTo/DescriptorUI")
         ]
-        kb_types = tuple(dict.fromkeys(native))[: limits.MAX_KB_TYPES]
+        kb_types, types = self.find_types(native)
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
         description = next((text for note in notes if (text := _string(note))), None) or _text(record, "Note") or None
         names_in = report.bound_names(id_, names)
-        return Entity(
-            id_, names_in[0], names_in[1:], kb_types, self.type_map.map_types(kb_types), description, {}, None
-        )
+        return Entity(id_, names_in[0], names_in[1:], kb_types, types, description)
 
 
 def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:

@@ -269,9 +269,7 @@ class ClassTypeFinder:
     def __init__(
         self, edges: Iterable[tuple[int, tuple[int, ...]]], *, type_map: TypeMap, wanted: frozenset[int]
     ) -> None:
-        """Read the edges, 8 bytes each: numbers of classes with their direct parents; `wanted` are those to read, empty
-        for all.
-        """
+        """Read the edges: numbers of classes with their direct parents; `wanted` are those to read, all if empty."""
         children, parents = array("i"), array("i")
         for child, above in edges:
             children.extend([child] * len(above))
@@ -303,9 +301,7 @@ class ClassTypeFinder:
 
 
 def check_languages(languages: Sequence[str]) -> tuple[str, ...]:
-    """The requested languages in lower case; English by default. Raises ValueError if one is not the code of a
-    language.
-    """
+    """The requested languages in lower case, by default English. Raises ValueError if one is no code of a language."""
     found = tuple(dict.fromkeys(language.lower() for language in languages or ("en",)))
     if not all(map(_LANGUAGE.fullmatch, found)):
         raise ValueError(f"not codes of languages: {found!r}. Give codes like en, fi, zh-hans")

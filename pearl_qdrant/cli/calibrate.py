@@ -14,7 +14,7 @@ from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.shared import Target
 from pearl_qdrant.cli.terminal import ask as ask_line
 from pearl_qdrant.cli.terminal import echo, echo_json, table_lines
-from pearl_qdrant.settings import DEFAULT_NIL_SHARE, DEFAULT_PRECISION
+from pearl_qdrant.settings import DEFAULT_PRECISION
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.calibration.calibrate import CollectionFit, Label
@@ -38,15 +38,9 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Ask for the right entities of so many of --mentions, those that would tell most, and add them to --pairs.",
 )
-@click.option("--learned", is_flag=True, help="Use mentions that the collection learned or accepted as pairs, too.")
 @click.option("--precision", type=click.FloatRange(0, 1, min_open=True, max_open=True),
               show_default=f"with --pairs: most right answers, else {DEFAULT_PRECISION}",
               help="Share of links that shall be right.")  # fmt: skip
-@click.option(
-    "--nil-share",
-    type=click.FloatRange(0, 1, max_open=True),
-    help=f"Expected share of mentions without an entity.  [default: the share in the pairs, or {DEFAULT_NIL_SHARE}]",
-)
 @click.option(
     "--figure", type=click.Path(path_type=Path, dir_okay=False), help="Draw reliability diagrams to this PNG file."
 )
@@ -84,12 +78,12 @@ def calibrate(  # long: help has its examples
         reset_calibration,
     )
 
-    of_a_fit = pairs or figure or given["learned"] or given["force"]
+    of_a_fit = pairs or figure or given["force"]
     if reset and (of_a_fit or mentions or ask or given["dry_run"]):
         raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
     if ask is not None and (mentions is None or pairs is None):
         raise click.UsageError("--ask needs --mentions, which it chooses from, and --pairs, which gets the answers.")
-    if mentions is not None and ask is None and (of_a_fit or given["precision"] or given["nil_share"] is not None):
+    if mentions is not None and ask is None and (of_a_fit or given["precision"]):
         raise click.UsageError("--mentions has no labels, and takes no option of a fit to labels.")
     (name,) = target.names
     if reset:
@@ -113,9 +107,7 @@ def calibrate(  # long: help has its examples
         shared.check_folder_of(figure, "figure")
     labels = None if pairs is None else _read_labels(pairs)
     try:
-        found = calibrate_collection(
-            name, labels, store=target.store, model=target.model, device=target.device, **given
-        )
+        found = calibrate_collection(name, labels, **target.opening(), **given)
     except WorseCalibrationError as error:
         if not as_json:
             echo(*_as_text(_as_record(name, error.found, stored=False)))
@@ -158,9 +150,7 @@ def _adapt(target: Target, mentions: Path, *, dry_run: bool, as_json: bool) -> N
     from pearl_qdrant.linking.calibration.calibrate import adapt_collection
 
     (name,) = target.names
-    found = adapt_collection(
-        name, mentions, store=target.store, model=target.model, device=target.device, dry_run=dry_run
-    )
+    found = adapt_collection(name, mentions, **target.opening(), dry_run=dry_run)
     if as_json:
         shown = {key: None if value != value else value for key, value in asdict(found).items()}
         echo_json({"collection": name, **shown, "stored": not dry_run})

@@ -10,10 +10,11 @@ import click
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import confirm, echo, echo_json, table_lines
+from pearl_qdrant.settings import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.administration import CollectionSummary
-    from pearl_qdrant.transfer.moving import TransferResult, Way
+    from pearl_qdrant.transfer.moving import TransferResult
 
 
 @click.group()
@@ -110,12 +111,11 @@ def delete(name: str, store: str, yes: bool) -> None:
 @collections.command("finalize")
 @click.argument("name")
 @shared.store_option
-@shared.wait_option
-def finalize(name: str, store: str, wait_s: float) -> None:
+def finalize(name: str, store: str) -> None:
     """Build the graph of a collection, for fast search."""
     from pearl_qdrant.store.administration import finalize_collection
 
-    status = finalize_collection(name, store=store, wait_s=wait_s)
+    status = finalize_collection(name, store=store, wait_s=DEFAULT_WAIT_S)
     echo(f"{name}: {status.indexed_vectors:,} of {status.vectors:,} vectors indexed.", err=True)
 
 
@@ -154,31 +154,15 @@ _replace_option = click.option(
 @_replace_option
 @click.option("--shards", type=click.IntRange(min=1), help="Parts of it in a cluster. [default: one a node]")
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies of each shard. [default: the server's]")
-@shared.wait_option
 @shared.json_option
-def push(
-    name: str,
-    to: str,
-    store: str,
-    replace: bool,
-    shards: int | None,
-    replicas: int | None,
-    wait_s: float,
-    as_json: bool,
-) -> None:
+def push(name: str, shards: int | None, replicas: int | None, as_json: bool, **given: Any) -> None:
     """Copy a collection to a server, without encoding a name again."""
     from pearl_qdrant.store.protocol import Placement
     from pearl_qdrant.transfer.moving import push_collection
 
     with progress_bar(name) as on_progress:
         result = push_collection(
-            name,
-            to=to,
-            store=store,
-            replace=replace,
-            placement=Placement(shards, replicas),
-            wait_s=wait_s,
-            on_progress=on_progress,
+            name, placement=Placement(shards, replicas), wait_s=DEFAULT_WAIT_S, on_progress=on_progress, **given
         )
     _print_transfer(result, as_json=as_json)
 
@@ -188,24 +172,13 @@ def push(
 @click.option("--from", "source", required=True, metavar="URL", help="The server (key: QDRANT_API_KEY), or a folder.")
 @shared.store_option
 @_replace_option
-@click.option(
-    "--way",
-    type=click.Choice(["auto", "snapshot", "stream"]),
-    default="auto",
-    show_default=True,
-    help="As the server's snapshot of its shard, with the graph (snapshot), as names with their vectors (stream), or "
-    "the first where it can (auto).",
-)
-@shared.wait_option
 @shared.json_option
-def pull(name: str, source: str, store: str, replace: bool, way: Way, wait_s: float, as_json: bool) -> None:
+def pull(name: str, as_json: bool, **given: Any) -> None:
     """Copy a collection from a server, without encoding a name again."""
     from pearl_qdrant.transfer.moving import pull_collection
 
     with progress_bar(name) as on_progress:
-        result = pull_collection(
-            name, source=source, store=store, replace=replace, way=way, wait_s=wait_s, on_progress=on_progress
-        )
+        result = pull_collection(name, wait_s=DEFAULT_WAIT_S, on_progress=on_progress, **given)
     _print_transfer(result, as_json=as_json)
 
 
@@ -247,7 +220,7 @@ def entities() -> None:
 
 @entities.command("show")
 @click.argument("entity_id")
-@shared.target_options(device=False)
+@shared.target_options(encodes=False)
 @shared.json_option
 def show_entity(entity_id: str, target: Target, as_json: bool) -> None:
     """Show an entity with all its names, types and description."""
@@ -290,7 +263,7 @@ def add(entity_id: str, target: Target, **given: Any) -> None:  # the fields of 
 
 @entities.command("delete")
 @click.argument("entity_ids", nargs=-1, required=True, metavar="ENTITY_ID...")
-@shared.target_options(device=False)
+@shared.target_options(encodes=False)
 @shared.yes_option
 def delete_entities(entity_ids: tuple[str, ...], target: Target, yes: bool) -> None:
     """Delete entities with all their names."""

@@ -13,6 +13,7 @@ from ingest.base.format import ReadOptions, Scope, TableColumns
 from ingest.formats import FORMAT_NAMES, FORMATS
 from ingest.load.request import LoadEvents, LoadRequest, reading_counts
 from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.records import options_of
 from pearl_qdrant.cli.terminal import confirm, echo, echo_json
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
@@ -190,11 +191,7 @@ class LoadOutput(LoadEvents):
         echo(f"resuming: {entities:,} entities are stored", err=True)
 
     def started(self, names: int) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(
-            total=names, unit=" names", unit_scale=True, desc=self._doing, dynamic_ncols=True, disable=None
-        )
+        self._bar = shared.counting_bar(self._doing, " names", names)
 
     def names_done(self, names: int) -> None:
         if self._bar is not None:
@@ -270,7 +267,6 @@ _MANY = 0.1  # share of a collection that an update deletes without asking
 
 _HINTS = {
     "collection": "Give one with --collection.",
-    "kb": "Choose another --collection.",
     "parts": "Start over with --restart, choose another --collection, or omit --ray and --parts.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": ("Omit --shards and --replicas, start over with --restart, or choose another --collection."),
@@ -283,14 +279,12 @@ _HINTS = {
 @format_option
 @click.option("--formats", is_flag=True, is_eager=True, expose_value=False, callback=print_formats, help="List them.")
 @click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
-@click.option("--kb", metavar="NAME", help="Short name of the base, part of every point's id. Default: the collection.")
-@click.option("--kb-version", metavar="V", help="Release of the base, for the record.")
+@options_of(LoadRequest, "kb_version")
 @shared.store_option
 @shared.shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
-@click.option("--prefix", help="For a plain encoder: text put before each name.")
 @shared.device_option
 @click.option("--limit", type=click.IntRange(1), help="Read at most this many entities.")
-@click.option("--restart", is_flag=True, help="Delete the collection first, and start over.")
+@options_of(LoadRequest, "prefix restart")
 @click.option(
     "--update/--no-update",
     "is_update",
@@ -298,19 +292,7 @@ _HINTS = {
     help="Newer release of what is stored: write only what has changed, or add its names beside. [default: asks]",
 )
 @click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
-@click.option(
-    "--ray",
-    metavar="ADDRESS|auto",
-    help="Build a new collection in parts by the workers of a Ray cluster: HOST:PORT, or auto for one on this machine.",
-)
-@click.option(
-    "--parts",
-    type=int,
-    help="Build a new collection in so many parts, each with its graph. [default: with --ray by size and workers]",
-)
-@click.option(
-    "--work", type=click.Path(file_okay=False), help="Folder for parts until all are built. [default: the store's]"
-)
+@options_of(LoadRequest, "ray parts work")
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option("--max-errors", type=click.IntRange(0), default=DEFAULT_MAX_ERRORS, show_default=True,
               help="Bad rows to skip before giving up; by default also at most 1 % of the rows.")  # fmt: skip

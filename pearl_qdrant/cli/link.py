@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import tee
 from pathlib import Path
@@ -15,14 +15,14 @@ import click
 from click.core import ParameterSource
 
 from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.records import options_of, refused_values
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import ask, echo, echo_json, table_lines, visible
-from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD, DEFAULT_THRESHOLD
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat
-    from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
     from pearl_qdrant.records import Annotation, Candidate, Link
 
 
@@ -42,29 +42,8 @@ if TYPE_CHECKING:
     help="One mention a line (lines), or documents with the places of their mentions as JSON objects, one a line "
     "(jsonl): the mentions of a document are linked together.",
 )
-@click.option("--context", metavar="TEXT", help="Text around the mentions; chooses between their candidates.")
 @shared.target_options(many=True)
-@shared.type_option
-@click.option(
-    "--name-language",
-    "languages",
-    multiple=True,
-    metavar="CODE",
-    help="Find only names in this language, such as de, and names without a stated language; may be repeated.",
-)
-@click.option(
-    "--type-mode",
-    type=click.Choice(["hard", "soft", "off"]),
-    default="hard",
-    show_default=True,
-    help="hard: only entities of the types; soft: prefer them; off: ignore types, the predicted ones too.",
-)
-@click.option("--limit", type=click.IntRange(1, 1000),
-              show_default=f"those that the answer needs, at most {DEFAULT_LIMIT}",
-              help="Maximum number of candidates.")  # fmt: skip
-@click.option("--threshold", type=click.FloatRange(0, 1), show_default=f"the calibrated one, or {DEFAULT_THRESHOLD}",
-              help="Minimum probability of a link; below it a mention is NIL.")  # fmt: skip
-@shared.on_tie_option
+@options_of(LinkOptions, "types languages context limit threshold on_tie", types="--type", languages="--name-language")
 @shared.workers_option
 @click.option(
     "--adapt",
@@ -89,7 +68,7 @@ def link(  # long: help has its examples
     adapt: bool,
     report: Path | None,
     as_json: bool,
-    **given: Any,  # the fields of `LinkOptions`, `workers` and `explain`
+    **given: Any,  # fields of `LinkOptions`, `workers` and `explain`
 ) -> None:
     """Link mentions to entities, or report that there is none (NIL).
 
@@ -119,11 +98,11 @@ def link(  # long: help has its examples
         has_documents=has_documents,
     )
     from pearl_qdrant.linking.mentions import read_text_lines
-    from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
     from pearl_qdrant.report import LinkReport
 
-    options = LinkOptions(**given)
+    with refused_values():
+        options = LinkOptions(**given)
     if explain:
         options = options.updated(limit=options.most_candidates)
     with target.open(threshold=options.threshold) as linker:
@@ -257,41 +236,12 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
     "file is one passage (whole).",
 )
 @shared.target_options(many=True)
-@shared.type_option
-@click.option("--threshold", type=click.FloatRange(0, 1), default=DEFAULT_PASSAGE_THRESHOLD, show_default=True,
-              help="Minimum probability of a mention.")  # fmt: skip
-@shared.on_tie_option
-@click.option("--context", metavar="TEXT", help="What the text is about; chooses between entities with the same name.")
-@click.option("--nil", "include_nil", is_flag=True, help="Also print spans that look like mentions but have no entity.")
-@click.option("--nested", is_flag=True, help="Also print mentions inside other mentions.")
-@click.option(
-    "--document",
-    is_flag=True,
-    help="Link the mentions of a passage together, as those of a document: partial names, entities linked in the base.",
-)
-@click.option(
-    "--common-words",
-    type=click.Choice(["skip", "capitalised", "all"]),
-    default="capitalised",
-    show_default=True,
-    help="Frequent words that are also names, such as Reading: never mentions if they stand alone; mentions where they "
-    "are written as names; or always, whatever their case.",
-)
-@click.option("--assertion", "assertions", multiple=True,
-              type=click.Choice(["affirmed", "negated", "possible", "historical", "other_person"]),
-              help="Only mentions of which the text says this; may be repeated.")  # fmt: skip
-@click.option(
-    "--triggers", metavar="FILE", help="Table of words that negate a mention and the like, in place of the English one."
-)
-@click.option("--markup", type=click.Choice(["html", "markdown"]), help="How the text is written: tags are no text.")
-@click.option("--offsets", type=click.Choice(["characters", "utf-16"]), default="characters", show_default=True,
-              help="What offsets count: characters, or UTF-16 code units, as in JavaScript.")  # fmt: skip
-@click.option(
-    "--label-type",
-    "label_types",
-    multiple=True,
-    metavar="LABEL=TYPE",
-    help="For spans of a file: what a label of a recogniser means, such as Drug=drug; may be repeated.",
+@options_of(
+    AnnotateOptions,
+    "types threshold on_tie include_nil document assertions markup",
+    types="--type",
+    include_nil="--nil",
+    assertions="--assertion",
 )
 @shared.workers_option
 @shared.json_option
@@ -302,7 +252,7 @@ def annotate(
     target: Target,
     workers: int | None,
     as_json: bool,
-    **given: Any,  # the fields of `AnnotateOptions`, of which two are made of what is typed
+    **given: Any,  # fields of `AnnotateOptions`
 ) -> None:
     """Find mentions in running text, and link them.
 
@@ -319,7 +269,7 @@ def annotate(
     pearl-qdrant annotate --file sentences.txt --type disease --json > mentions.jsonl
     pearl-qdrant annotate --file reports.jsonl --json > mentions.jsonl
     pearl-qdrant annotate --file book.txt --format whole --workers 4
-    pearl-qdrant annotate --file page.html --format whole --markup html --offsets utf-16 --json
+    pearl-qdrant annotate --file page.html --format whole --markup html --json
     pearl-qdrant annotate "She denies fever but reports asthma." --assertion affirmed
     """
     if (text is None) == (file is None):
@@ -328,12 +278,8 @@ def annotate(
         raise click.UsageError("--format is for --file.")
     if workers is not None and file is None:
         raise click.UsageError("--workers is for --file.")
-    from pearl_qdrant.linking.mention_detection.assertions import read_triggers
-    from pearl_qdrant.linking.options import AnnotateOptions
-
-    triggers = given.pop("triggers")
-    given["label_types"] = _label_types(given["label_types"])
-    options = AnnotateOptions(**given, triggers=None if triggers is None else read_triggers(triggers))
+    with refused_values():
+        options = AnnotateOptions(**given)
     with target.open() as linker:
         for key, found in _annotated(linker, text, file, kind, options, workers):
             if as_json:
@@ -375,17 +321,6 @@ def _size_of(file: BinaryIO) -> int:
         return os.fstat(file.fileno()).st_size
     except (OSError, AttributeError):
         return 0
-
-
-def _label_types(given: Sequence[str]) -> dict[str, list[str]]:
-    """The types of each label, of LABEL=TYPE."""
-    table: dict[str, list[str]] = {}
-    for one in given:
-        label, sign, name = one.rpartition("=")
-        if not sign:
-            raise click.BadParameter(f"{one!r} is not LABEL=TYPE.", param_hint="--label-type")
-        table.setdefault(label, []).append(name)
-    return table
 
 
 def _annotation_record(found: Annotation, key: dict[str, object]) -> dict[str, object]:
@@ -443,10 +378,9 @@ SHOWN = (
 
 
 @click.command()
-@click.option("--collection", default="demo", show_default=True, metavar="NAME", help="Collection of the sample base.")
 @shared.store_option
 @click.pass_context
-def demo(context: click.Context, collection: str, store: str) -> None:
+def demo(context: click.Context, store: str) -> None:
     """Load a sample base of well-known entities, and link a few mentions to it.
 
     At a terminal, link mentions of your own then; an empty line ends. The collection stays, for other commands.
@@ -457,19 +391,19 @@ def demo(context: click.Context, collection: str, store: str) -> None:
     """
     from ingest.load_base import load_sample
 
-    found = load_sample(collection, store=store)
-    echo(f"Collection '{collection}' in {store}: {found.entities:,} entities with {found.names:,} names.")
-    chosen = ["--collection", collection]
+    found = load_sample("demo", store=store)
+    echo(f"Collection 'demo' in {store}: {found.entities:,} entities with {found.names:,} names.")
+    chosen = ["--collection", "demo"]
     if context.get_parameter_source("store") is ParameterSource.COMMANDLINE:
         chosen += ["--store", store]
     for says, line in SHOWN:
         command, *words = shlex.split(line)
         echo("", f"# {says}", f"$ pearl-qdrant {line} {shlex.join(chosen)}")
-        given = [*words, "--collection", collection, "--store", store]
+        given = [*words, "--collection", "demo", "--store", store]
         (link if command == "link" else annotate).main(given, standalone_mode=False)
     if sys.stdin.isatty() and sys.stdout.isatty():
         echo("", "Link mentions of your own; an empty line ends.")
-        with Target(store, (collection,)).open() as linker:
+        with Target(store, ("demo",)).open() as linker:
             _answer(linker)
 
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli import shared
-from pearl_qdrant.cli.records import options_of, taken
 from pearl_qdrant.cli.shared import progress_bar
 from pearl_qdrant.cli.terminal import echo, echo_json
-from training.options import EvaluationOptions
+from pearl_qdrant.settings import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
     from pearl_qdrant.transfer.everyday import EverydayChange
@@ -113,23 +112,18 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
     is_flag=True,
     help="Before the switch, answer everyday mentions of the names with both models; do not switch if the mean falls.",
 )
-@click.option("--mentions", type=click.IntRange(1),
-              help="Everyday mentions, equally many of each kind; with --everyday.  [default: 1000]")  # fmt: skip
 @click.option("--max-fall", type=click.FloatRange(0), metavar="POINTS",
               help="Switch if the mean falls by at most so many points; with --everyday.  [default: 0]")  # fmt: skip
 @shared.store_option
-@shared.device_option
-@shared.wait_option
 @shared.json_option
 def reencode(
     name: str,
     model: str | None,
     rollback: bool,
     everyday: bool,
-    mentions: int | None,
     max_fall: float | None,
+    store: str,
     as_json: bool,
-    **given: Any,  # store, device and wait_s
 ) -> None:
     """Encode the names of a collection again with another model, without downtime.
 
@@ -140,19 +134,25 @@ def reencode(
 
     if rollback == (model is not None):
         raise click.UsageError("Give --model with the new model, or --rollback.")
-    if not everyday and (mentions is not None or max_fall is not None):
-        raise click.UsageError("--mentions and --max-fall belong to --everyday.")
+    if not everyday and max_fall is not None:
+        raise click.UsageError("--max-fall belongs to --everyday.")
     if everyday and rollback:
         raise click.UsageError("--everyday compares the models of --model, and --rollback has none.")
     with progress_bar(name) as on_progress:
         if model is None:
-            result = rollback_collection(name, on_progress=on_progress, **given)
+            result = rollback_collection(name, store=store, wait_s=DEFAULT_WAIT_S, on_progress=on_progress)
         else:
-            n_mentions = (mentions or EVERYDAY_MENTIONS) if everyday else None
             result = reencode_collection(
-                name, model=model, everyday=n_mentions, max_fall=max_fall or 0.0, on_progress=on_progress, **given
+                name,
+                model=model,
+                store=store,
+                device=shared.device_of_environment(),
+                everyday=EVERYDAY_MENTIONS if everyday else None,
+                max_fall=max_fall or 0.0,
+                wait_s=DEFAULT_WAIT_S,
+                on_progress=on_progress,
             )
-    _print(result, given["store"], as_json=as_json)
+    _print(result, store, as_json=as_json)
     if not result.switched and result.everyday is not None:
         click.get_current_context().exit(1)
 
@@ -222,12 +222,6 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     metavar="M",
     help="Another model to compare with, jaccard, tfidf or bm25; repeatable.  [default: jaccard, tfidf, bm25]",
 )
-@options_of(
-    EvaluationOptions,
-    flags={"n_mentions": "--mentions"},
-    without=("n_seeds", "n_distractors", "max_epochs", "splits", "nil_shares"),
-)
-@shared.device_option
 @shared.json_option
 def evaluate(data: str, as_json: bool, **others: Any) -> None:
     """Measure a model on the tasks of both papers and on linking, with baselines and their figures for comparison.
@@ -240,7 +234,7 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     \b
     pearl-qdrant evaluate --model pearl-mini --data data/
     pearl-qdrant evaluate --model runs/a --baseline pearl-mini --data data/ --task bird --task turney --json
-    pearl-qdrant evaluate --data data/ --task linking --mentions 1000
+    pearl-qdrant evaluate --data data/ --task linking
     pearl-qdrant evaluate --data base.tsv
     pearl-qdrant evaluate --data base.tsv --task everyday
     """
@@ -248,9 +242,11 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     from pearl_qdrant.errors import MissingDataError, OptionError
     from training.evaluation.run import as_record
 
+    def say(line: str) -> None:
+        echo(line, err=True)
+
     try:
-        options = taken(EvaluationOptions, others)
-        report = evaluate_model(data, options=options, progress=lambda line: echo(line, err=True), **others)
+        report = evaluate_model(data, device=shared.device_of_environment(), progress=say, **others)
     except OptionError as error:
         raise click.BadParameter(str(error), param_hint="--task") from error
     except MissingDataError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pearl_qdrant.cli.shared import InputFile, device_option, json_option, model_option, name_of, store_option
+from pearl_qdrant.cli.shared import InputFile, device_of_environment, json_option, model_option, name_of, store_option
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_row
 
 if TYPE_CHECKING:
@@ -27,23 +27,18 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.argument("b", metavar="B")
 @click.option("--out", type=_FILE, help="File for the matches (TSV), NIL ones too.  [default: stdout]")
 @click.option("--sssom", type=_FILE, help="File for the matches as SSSOM TSV.")
-@click.option("--license", "license_url", metavar="URL", help="Licence of the mappings, for --sssom.")
 @click.option("--one-to-one", is_flag=True, help="An entity of B is the partner of one entity of A at most.")
 @click.option(
     "--threshold", type=click.FloatRange(0, 1), show_default="0.9", help="Least probability of a match; below it NIL."
 )
-@click.option("--format", "kind", default="auto", show_default=True, help="Format of A, if it is a file.")
 @store_option
 @model_option
-@device_option
 @json_option
 def crosswalk(
     a: str,
     b: str,
     out: Path | None,
     sssom: Path | None,
-    license_url: str | None,
-    kind: str,
     as_json: bool,
     **options: Any,  # further arguments of `crosswalk`
 ) -> None:
@@ -61,13 +56,14 @@ def crosswalk(
     if Path(a).exists():
         from pearl_qdrant import read_entities
 
-        given = read_entities(a, kind=kind)
+        given = read_entities(a)
     options = {name: value for name, value in options.items() if value is not None}
+    options["device"] = device_of_environment()
     found = find(given, b, source=None if given is a else Path(a).name.partition(".")[0], **options)
     if out is not None:
         found.write(out)
     if sssom is not None:
-        found.write_sssom(sssom, license_url=license_url)
+        found.write_sssom(sssom)
     if as_json:
         for one in found.matches:
             echo_json(asdict(one))
@@ -98,19 +94,10 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option(
     "--undo", multiple=True, metavar="NAME", help="Take a name out of its node in --previous; may be repeated."
 )
-@click.option(
-    "--type-mode",
-    type=click.Choice(["hard", "off"]),
-    default="hard",
-    show_default=True,
-    help="hard: names of types that differ stay apart, unknown and coarser ones match; off: ignore types.",
-)
 @click.option("--precision", type=click.FloatRange(0, 1), default=0.98, show_default=True,
               help="Share of the merges that should be right; what is less certain goes to --review.")  # fmt: skip
-@click.option("--propose", is_flag=True, help="Merge nothing: what would be merged goes to --review.")
 @store_option
 @model_option
-@device_option
 @json_option
 def resolve(
     names: BinaryIO | None,
@@ -149,7 +136,7 @@ def resolve(
         echo("A later run with these nodes as --previous keeps the names apart, with --graph, too.", err=True)
         return
     collection, decisions = given.pop("collections") or None, given.pop("decisions") or ()
-    given |= {"collection": collection, "previous": earlier, "decisions": decisions}
+    given |= {"collection": collection, "previous": earlier, "decisions": decisions, "device": device_of_environment()}
     resolve_names: Callable[[Iterable[str | NameRecord]], Resolution] = partial(resolve, **given)
     if graph is not None:
         from pearl_qdrant.resolution.graphs import resolve_graph
@@ -176,7 +163,7 @@ def _print(found: Resolution, out: object, *, as_json: bool) -> None:
         for one in found.names:
             echo_json(asdict(one))
     elif out is None:
-        from pearl_qdrant.resolution.records import node_lines
+        from pearl_qdrant.resolution.resolution import node_lines
 
         for line in node_lines(found.names, found.inputs):
             echo_row(line)

@@ -1,4 +1,4 @@
-"""Options of the training commands, made from the library's records, and what the commands print."""
+"""Options of commands, made from the library's records, and what the training commands print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import click
 
-from pearl_qdrant.cli.shared import attribute_texts, device_option, needs_extra
+from pearl_qdrant.cli.shared import attribute_texts, counting_bar, device_option, needs_extra
 from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
@@ -37,25 +37,26 @@ class _Named(click.Choice[str]):
         return value if value in self._of.values() else self._of[super().convert(value, param, ctx)]
 
 
-def options_of(
-    record: type[Any], *, flags: Mapping[str, str] | None = None, without: tuple[str, ...] = ()
-) -> Callable[[F], F]:
-    """Return a decorator that adds an option for each field of a record, in its order.
+def options_of(record: type[Any], names: str, /, **flags: str) -> Callable[[F], F]:
+    """Return a decorator that adds options for fields of a record; its other fields are Python's alone.
 
     Args:
         record: A dataclass; the text of a field under `Attributes` in its docstring is the help.
+        names: The fields, in the order of `--help`, with spaces between.
         flags: Flags of fields, where they are not the field's own name.
-        without: Fields that are arguments of the command, or Python's alone.
     """
-    named = {field.name: (flags or {}).get(field.name, f"--{field.name.replace('_', '-')}") for field in fields(record)}
-    helps, hints = attribute_texts(record), hints_of(record)
+    named = {name: flags.get(name, f"--{name.replace('_', '-')}") for name in names.split()}
+    helps, by_name = attribute_texts(record), {field.name: field for field in fields(record)}
+    hints: dict[str, Hint] = {}
+    for kind in record.__mro__:  # of the chosen fields alone: others have types that only type checkers import
+        annotations = {name: text for name, text in vars(kind).get("__annotations__", {}).items() if name in named}
+        chosen = type(kind.__name__, (), {"__annotations__": annotations, "__module__": kind.__module__})
+        hints = hints_of(chosen) | hints
 
     def decorate(command: F) -> F:
-        # Applied from below: the record's own fields come first, then those of the record that it extends.
-        for field in sorted(fields(record), key=lambda field: field.name not in record.__annotations__)[::-1]:
-            if field.name not in without:
-                text = _MARKED.sub(lambda found: named.get(found[1], found[1]), helps.get(field.name, ""))
-                command = _option(field, hints[field.name], named[field.name], text)(command)
+        for name, flag in reversed(named.items()):
+            text = _MARKED.sub(lambda found: named.get(found[1], found[1]), helps[name])
+            command = _option(by_name[name], hints[name], flag, text)(command)
         return command
 
     return decorate
@@ -72,7 +73,8 @@ def _option(field: Field[Any], hint: Hint, flag: str, text: str) -> Callable[[F]
     if default is not MISSING and default not in (None, ()):
         attributes |= {"default": default, "show_default": True}
     if hint.is_many or hint.kind == frozenset(get_args(Paths)):
-        text = f"{text.removesuffix('.')}; may be repeated."
+        said, sign, default = text.partition(". [")
+        text = f"{said.removesuffix('.')}; may be repeated.{' [' if sign else ''}{default}"
         attributes["multiple"] = True
     if hint.choices:
         attributes["type"] = _Named(hint.choices)
@@ -91,6 +93,15 @@ def taken(record: type[T], options: dict[str, Any]) -> T:
     """Return a record of options; its fields are removed from the options of a command."""
     names = [field.name for field in fields(cast("Any", record)) if field.name in options]
     return record(**{name: options.pop(name) for name in names})
+
+
+@contextmanager
+def refused_values() -> Iterator[None]:
+    """Turn a value that a record refuses into a usage error."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 phrases_option: Callable[[F], F] = click.option(
@@ -135,10 +146,8 @@ class TrainingOutput(TrainingEvents):
         )
 
     def names_encoded(self, count: int) -> None:
-        from tqdm import tqdm
-
         if self._bar is None:
-            self._bar = tqdm(unit=" names", unit_scale=True, desc="encode", disable=None)
+            self._bar = counting_bar("encode", " names")
         self._bar.update(count)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from pearl_qdrant.cli.shared import device_option, model_option, needs_extra, only_collection, store_option
+from pearl_qdrant.cli.shared import device_of_environment, needs_extra, only_collection, store_option
 from pearl_qdrant.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 @click.option("--collection", "collections", multiple=True, metavar="NAME", show_default="all of the store",
               help="Collection to serve; may be repeated.")  # fmt: skip
 @store_option
-@model_option
-@device_option
 @click.option(
     "--host", envvar="PEARL_QDRANT_HOST", show_envvar=True, show_default="127.0.0.1", help="Address to listen on."
 )
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     help="File of API keys, one a line; more are read from PEARL_QDRANT_SERVICE_KEYS. Without any, no key is needed.",
 )
 @click.option("--allow-writing", is_flag=True, help="Let clients accept and reject links; needs API keys.")
-@click.option("--cache", metavar="DIR", show_default="the user's cache folder", help="Folder for indexes of names.")
 @click.option(
     "--set",
     "further",
@@ -48,8 +46,6 @@ if TYPE_CHECKING:
 def serve(
     collections: tuple[str, ...],
     store: str,
-    model: str | None,
-    device: str,
     api_keys: Path | None,
     further: tuple[str, ...],
     **given: str | int | bool | None,
@@ -69,7 +65,8 @@ def serve(
         from pearl_qdrant.service.settings import read_settings
 
     chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    chosen |= {"store": store, "collections": collections, "model": model, "device": device}
+    chosen |= {"store": store, "collections": collections, "device": device_of_environment()}
+    chosen["model"] = os.environ.get("PEARL_QDRANT_MODEL") or None
     run(read_settings({**chosen, "api_keys": read_keys(api_keys)}, further))
 
 
@@ -83,12 +80,12 @@ def serve(
     type=click.Choice(["stdio", "http"]),
     default="stdio",
     show_default=True,
-    help="stdio: the assistant starts this command; http: streamable HTTP at http://HOST:PORT/mcp.",
+    help="stdio: the assistant starts this command; http: streamable HTTP at http://127.0.0.1:PORT/mcp.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address for HTTP; there is no authentication.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Port for HTTP.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True,
+              help="Port for HTTP on this machine; there is no authentication.")  # fmt: skip
 @click.option("--writable", is_flag=True, help="Also offer tools that add and delete entities.")
-def mcp(collections: tuple[str, ...], store: str, transport: str, host: str, port: int, writable: bool) -> None:
+def mcp(collections: tuple[str, ...], store: str, transport: str, port: int, writable: bool) -> None:
     """Serve collections to assistants over the Model Context Protocol (extra mcp).
 
     Tools: link, annotate, entity, search. With one collection they need not be told which.
@@ -101,13 +98,12 @@ def mcp(collections: tuple[str, ...], store: str, transport: str, host: str, por
         from pearl_qdrant.integrations.mcp import serve
     names = list(collections) or [only_collection(store)]
     if transport == "http":
-        echo(f"Serving {', '.join(names)} at http://{host}:{port}/mcp", err=True)
+        echo(f"Serving {', '.join(names)} at http://127.0.0.1:{port}/mcp", err=True)
     with redirect_stdout(sys.__stdout__):  # the protocol needs the bytes of the stream that main() wraps
         serve(
             names,
             store=store,
             writable=writable,
             transport=cast('Literal["stdio", "http"]', transport),
-            host=host,
             port=port,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,13 +30,13 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE
 
 
 def attribute_texts(record: type[Any]) -> dict[str, str]:
-    """The text of each attribute in the docstrings of a record and of those that it extends, on one line: the help of
-    its option.
+    """The text of each attribute in the docstrings of a record and of those that it extends, on one line, up to what it
+    says of Python: the help of its option.
     """
     found: dict[str, str] = {}
     for kind in reversed(record.__mro__):
         for names, text in _ATTRIBUTE.findall(inspect.cleandoc(kind.__doc__ or "")):
-            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+            found |= dict.fromkeys(names.split(", "), " ".join(text.split()).partition(" In Python")[0])
     return found
 
 
@@ -69,6 +70,11 @@ def shipped_model_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's
     )
 
 
+def device_of_environment() -> str:
+    """The device of a command without --device."""
+    return os.environ.get("PEARL_QDRANT_DEVICE") or DEFAULT_DEVICE
+
+
 def check_folder_of(path: Path, what: str) -> None:
     """Refuse a file to write whose folder does not exist."""
     if not path.resolve().parent.is_dir():
@@ -76,19 +82,6 @@ def check_folder_of(path: Path, what: str) -> None:
 
 
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
-
-type_option: Callable[[F], F] = click.option(
-    "--type", "types", multiple=True, metavar="T", help="Only entities of this type; may be repeated."
-)
-
-on_tie_option: Callable[[F], F] = click.option(
-    "--on-tie",
-    type=click.Choice(["canonical", "null", "first"]),
-    default="canonical",
-    show_default=True,
-    help="If several entities have the name: popularity or the canonical name decides, and if it does not, NIL "
-    "(canonical); always NIL (null); the first of them (first).",
-)
 
 wait_option: Callable[[F], F] = click.option(
     "--wait",
@@ -172,15 +165,11 @@ class Target:
         store: Folder or URL.
         given: The collections that are named; none for the only one of the store.
         model: In place of the collection's own.
-        device: Of the encoder.
-        strict: Whether to refuse a collection whose load did not finish.
     """
 
     store: str
     given: tuple[str, ...] = ()
     model: str | None = None
-    device: str = DEFAULT_DEVICE
-    strict: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,48 +181,35 @@ class Target:
         """Whether several collections are named, so that output tells their bases apart."""
         return len(set(self.given)) > 1
 
+    def opening(self) -> dict[str, Any]:
+        """The arguments that say where the collections are, and with what they are encoded."""
+        return {"store": self.store, "model": self.model, "device": device_of_environment()}
+
     def open(self, *, threshold: float | None = None, read_only: bool = True) -> EntityLinker:
         from pearl_qdrant.linking.linker import EntityLinker
 
-        return EntityLinker.open(
-            *self.names,
-            store=self.store,
-            model=self.model,
-            device=self.device,
-            threshold=threshold,
-            strict=self.strict,
-            read_only=read_only,
-        )
+        return EntityLinker.open(*self.names, **self.opening(), threshold=threshold, read_only=read_only)
 
 
-def target_options(*, many: bool = False, device: bool = True) -> Callable[[F], F]:
+def target_options(*, many: bool = False, encodes: bool = True) -> Callable[[F], F]:
     """A decorator that adds the options of a `Target`, which the command takes as `target`.
 
     Args:
-        many: Whether the command searches several collections; then it has --strict, too.
-        device: Whether it encodes.
+        many: Whether the command searches several collections.
+        encodes: Whether it has --model.
     """
     one = click.option("--collection", metavar="NAME", help="The collection; optional if the store has only one.")
     several = click.option("--collection", multiple=True, metavar="NAME", help="Collection to search; may be repeated.")
-    strict = click.option(
-        "--strict", is_flag=True, help="Refuse a collection whose load did not finish; else this is a warning."
-    )
-    options = [several if many else one, store_option, model_option]
-    options += [device_option] if device else []
-    options += [strict] if many else []
 
     def decorate(command: F) -> F:
         @wraps(command)
-        def targeted(*, collection: str | tuple[str, ...] | None, store: str, model: str | None, **given: Any) -> Any:
-            names = collection or ()
-            names = (names,) if isinstance(names, str) else names
-            chosen = {name: given.pop(name) for name in ("device", "strict") if name in given}
-            return command(target=Target(store, names, model, **chosen), **given)
+        def targeted(*, collection: str | tuple[str, ...] | None, store: str, **given: Any) -> Any:
+            names = (collection,) if isinstance(collection, str) else collection or ()
+            model = given.pop("model") if encodes else os.environ.get("PEARL_QDRANT_MODEL") or None
+            return command(target=Target(store, names, model), **given)
 
-        found: Any = targeted
-        for option in reversed(options):
-            found = option(found)
-        return cast("F", found)
+        found: Any = model_option(targeted) if encodes else targeted
+        return cast("F", (several if many else one)(store_option(found)))
 
     return decorate
 
@@ -248,6 +224,13 @@ def report_newer_state(linker: EntityLinker) -> None:
         echo("A collection changed meanwhile. All answers are of its state at the beginning.", err=True)
 
 
+def counting_bar(doing: str, unit: str, total: int | None = None) -> Any:
+    """A bar on stderr, which is shown at a terminal alone; `doing` stands before it."""
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit=unit, unit_scale=True, desc=doing, dynamic_ncols=True, disable=None)
+
+
 @contextmanager
 def progress_bar(doing: str, unit: str = " names") -> Iterator[Callable[[int, int], None]]:
     """Yield a function that moves a bar on stderr; nothing is shown where stderr is no terminal.
@@ -258,10 +241,8 @@ def progress_bar(doing: str, unit: str = " names") -> Iterator[Callable[[int, in
     bars: list[Any] = []
 
     def report(done: int, total: int) -> None:
-        from tqdm import tqdm
-
         if not bars:
-            bars.append(tqdm(total=total, unit=unit, unit_scale=True, desc=doing, dynamic_ncols=True, disable=None))
+            bars.append(counting_bar(doing, unit, total))
         bars[0].total = total
         bars[0].update(done - bars[0].n)
 

@@ -29,37 +29,27 @@ from training.options import (
     STAGES,
     CharacterWidths,
     CorpusOptions,
-    HeadOptions,
     LoveConfig,
     NgramOptions,
-    ParaphraseOptions,
     RefreshEvents,
     RefreshRequest,
     RefreshResult,
-    SynonymOptions,
 )
 from training.ulr.request import UlrRequest
 
 if TYPE_CHECKING:
     from training.corpus.make_corpus import CorpusReport
-    from training.export.export_checkpoint import Precision
     from training.ngrams.find_ngrams import NgramReport
 
 
 COMMANDS = "corpus ngrams paraphrase synonyms negatives love fit ulr refresh average head export".split()
 """Of `pearl-qdrant train`."""
 
-_corpus_options = options_of(
-    CorpusOptions,
-    flags={"bases": "--base"},
-    without=("max_words", "max_keys", "limit", "type_columns", "max_errors", "min_count"),
-)
-
 
 @click.command("corpus")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the corpus.")
-@_corpus_options
+@options_of(CorpusOptions, "typer wordnet bases typed_names ner_model device", bases="--base")
 @shared.json_option
 def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Make phrases with lexical classes and entity types from text, and positives from bases.
@@ -72,10 +62,7 @@ def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     pearl-qdrant train corpus wiki.txt.zst --wordnet /usr/share/wordnet --typer ner --ner-model MODEL --out corpus
     pearl-qdrant train corpus --base umls.tsv --out corpus
     """
-    from tqdm import tqdm
-
-    bar = tqdm(unit=" texts", unit_scale=True, desc="parsing", dynamic_ncols=True, disable=None)
-    with bar, training_stage():
+    with shared.counting_bar("parsing", " texts") as bar, training_stage():
         from pearl_qdrant import make_corpus
 
         report = make_corpus(inputs, out, CorpusOptions(**options), on_texts=bar.update)
@@ -115,7 +102,7 @@ def _skipped(counts: Counter[str]) -> list[str]:
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
 @click.argument("out", type=FOLDER)
-@options_of(NgramOptions, without=("max_per_document", "max_sequence_words", "limit", "max_errors", "block_words"))
+@options_of(NgramOptions, "threshold")
 @shared.json_option
 def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Find the meaningful n-grams of texts by PMI, and mark them in the sentences: the first stage of ULR.
@@ -128,16 +115,13 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     pearl-qdrant train ngrams articles.jsonl.gz ngrams/
     pearl-qdrant train ngrams wiki.txt.zst ngrams/ --threshold 4
     """
-    from tqdm import tqdm
-
-    bar = tqdm(unit=" documents", unit_scale=True, desc="reading", dynamic_ncols=True, disable=None)
 
     def counted(level: int) -> None:
         if level == 1:
             bar.close()
         echo(f"n-grams of {level} words are counted" if level > 1 else "words are counted", err=True)
 
-    with bar, training_stage():
+    with shared.counting_bar("reading", " documents") as bar, training_stage():
         from pearl_qdrant import find_ngrams
 
         report = find_ngrams(inputs, out, NgramOptions(**options), on_texts=bar.update, on_level=counted)
@@ -174,9 +158,6 @@ def _ngram_text(report: NgramReport, out: Path) -> list[str]:
 @click.argument("corpus", type=PATH, metavar="CORPUS")
 @click.option("--model", default=DEFAULT_PARAPHRASER, show_default=True,
               help="Sequence-to-sequence model: a folder, or a hub id as OWNER/NAME[@REVISION].")  # fmt: skip
-@options_of(
-    ParaphraseOptions, flags={"n_variants": "--variants"}, without=("sample", "prefix", "max_new_tokens", "batch_size")
-)
 @click.option("--device", default="cpu", show_default=True, help="Where the model runs.")
 def paraphrase(corpus: Path, **others: Any) -> None:
     """Paraphrase the phrases of a corpus with a model, once; `train fit` draws from the file.
@@ -185,24 +166,19 @@ def paraphrase(corpus: Path, **others: Any) -> None:
 
     \b
     pearl-qdrant train paraphrase corpus
-    pearl-qdrant train paraphrase corpus --model my-t5/ --variants 10 --device cuda
+    pearl-qdrant train paraphrase corpus --model my-t5/ --device cuda
     """
-    from tqdm import tqdm
-
-    options = taken(ParaphraseOptions, others)
-    bar = tqdm(unit=" phrases", unit_scale=True, desc="paraphrasing", dynamic_ncols=True, disable=None)
-    with bar, training_stage():
+    with shared.counting_bar("paraphrasing", " phrases") as bar, training_stage():
         from pearl_qdrant import paraphrase_corpus
 
-        written = paraphrase_corpus(corpus, options=options, on_phrases=bar.update, **others)
+        written = paraphrase_corpus(corpus, on_phrases=bar.update, **others)
     echo(f"{written.path}: {written.rows:,} phrases written")
 
 
 @click.command()
 @click.argument("corpus", type=PATH, metavar="CORPUS")
 @click.option("--vectors", type=PATH, required=True, help="Word vectors: a .vec file of FastText, or GloVe's.")
-@options_of(SynonymOptions, without=("max_words",))
-def synonyms(corpus: Path, vectors: Path, **options: Any) -> None:
+def synonyms(corpus: Path, vectors: Path) -> None:
     """Find neighbours of the words of a corpus among word vectors, once; `train fit` draws from the file.
 
     \b
@@ -211,7 +187,7 @@ def synonyms(corpus: Path, vectors: Path, **options: Any) -> None:
     with training_stage():
         from pearl_qdrant import find_synonyms
 
-        written = find_synonyms(corpus, vectors, options=SynonymOptions(**options))
+        written = find_synonyms(corpus, vectors)
     echo(f"{written.path}: {written.rows:,} words with neighbours")
 
 
@@ -220,7 +196,6 @@ def synonyms(corpus: Path, vectors: Path, **options: Any) -> None:
 @aliases_option
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="hard_negative.txt.")
 @shared.shipped_model_option("Base encoder: the candidates with its lowest cosines are kept.")
-@shared.device_option
 def negatives(out: Path, **inputs: Any) -> None:
     """Find hard negatives: phrases that are spelled almost like a phrase and mean something else.
 
@@ -233,7 +208,7 @@ def negatives(out: Path, **inputs: Any) -> None:
     with training_stage() as output:
         from pearl_qdrant import mine_negatives
 
-        n_rows = mine_negatives(out, events=output, **inputs)
+        n_rows = mine_negatives(out, device=shared.device_of_environment(), events=output, **inputs)
     echo(f"{out}: {n_rows:,} phrases with hard negatives", err=True)
 
 
@@ -242,9 +217,8 @@ def negatives(out: Path, **inputs: Any) -> None:
 @click.argument("out", type=FOLDER)
 @click.option("--vectors", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's.")  # fmt: skip
-@click.option("--max-words", type=click.IntRange(2), help="Use at most this many words, the first ones.")
-@options_of(CharacterWidths, without=("embedding_dim", "word_dim", "wordpieces"))
-@options_of(LoveConfig, without=("batch", "learning_rate", "decay", "temperature", "typo_share", "hard_negatives"))
+@options_of(CharacterWidths, "share")
+@options_of(LoveConfig, "seed")
 @click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
 @shared.json_option
 def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: Any) -> None:
@@ -254,7 +228,7 @@ def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: An
 
     \b
     pearl-qdrant train love all-MiniLM-L6-v2/ love/
-    pearl-qdrant train love e5-small/ love/ --vectors wiki-news-300d-1M.vec --max-words 200000
+    pearl-qdrant train love e5-small/ love/ --vectors wiki-news-300d-1M.vec
     """
     with training_stage():
         from pearl_qdrant import pretrain_character_encoder
@@ -269,18 +243,14 @@ def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: An
         echo(f"{mimicry}")
 
 
-_RARE_OF_FIT = (
-    "n_negatives train_words micro_batch name pooling prefix min_count max_errors mask distil_weight dropout "
-    "max_tokens precision save_every"
-)
-"""Arguments of `FitRequest` that are Python's alone."""
-
-_fit_options = options_of(FitRequest, without=("base_model", *_RARE_OF_FIT.split()), flags={"batch_size": "--batch"})
-
-
 @click.command()
 @base_model_option
-@_fit_options
+@options_of(
+    FitRequest,
+    "out phrases aliases hard_negatives wordnet character_encoder paper_settings epochs steps batch_size distil "
+    "restart device schedule temperature type_weight workers seed",
+    batch_size="--batch",
+)
 def fit(**options: Any) -> None:
     """Fine-tune an encoder on phrases: contrastive learning and phrase type classification.
 
@@ -303,21 +273,10 @@ def fit(**options: Any) -> None:
         echo(f"{out}: {result.steps:,} steps; log in {out / 'training'}. Next: train average", err=True)
 
 
-_RARE_OF_ULR = (
-    "max_words sequences max_errors warmup schedule head_learning_rate mask_share n_scored pooling micro_batch "
-    "precision save_every head_steps"
-)
-"""Arguments of `UlrRequest` that are Python's alone."""
-
-_ulr_options = options_of(
-    UlrRequest, without=("base", "out", *_RARE_OF_ULR.split()), flags={"texts": "--text", "batch_size": "--batch"}
-)
-
-
 @click.command()
 @click.argument("base", metavar="BASE")
 @click.argument("out", type=FOLDER)
-@_ulr_options
+@options_of(UlrRequest, "texts ngrams steps restart device", texts="--text")
 @shared.json_option
 def ulr(as_json: bool, **options: Any) -> None:
     """Train encoder BASE so that the vectors of an n-gram and of the rest add up to the sequence's (ULR).
@@ -351,7 +310,7 @@ class _Output(RefreshEvents):
 @click.command()
 @click.argument("base", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
-@options_of(RefreshRequest, without=("base", "out", "batch_size", "work", "name", "seed", "max_errors"))
+@options_of(RefreshRequest, "model minutes ratio restart device")
 @shared.json_option
 def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Fine-tune an encoder on the names of BASE, and say whether it helped.
@@ -426,8 +385,6 @@ def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
 @click.option("--typed-names", type=PATH, multiple=True, metavar="F",
               help="TSV of names and entity types; may be repeated.")  # fmt: skip
 @aliases_option
-@options_of(HeadOptions, without=("learning_rate", "balance", "max_each", "hold_out"))
-@shared.device_option
 @shared.json_option
 def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
     """Fit a type head on a frozen encoder, and write both as a checkpoint.
@@ -441,8 +398,7 @@ def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
     with training_stage() as output:
         from pearl_qdrant import train_head
 
-        options = taken(HeadOptions, others)
-        scores = train_head(base_model, out, options=options, events=output, **others)
+        scores = train_head(base_model, out, device=shared.device_of_environment(), events=output, **others)
     if as_json:
         found = {} if scores is None else {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "n": scores.n}
         echo_json({"model": str(out), **found})
@@ -453,12 +409,9 @@ def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
 @click.command()
 @click.argument("model", type=_EXISTING)
 @click.argument("out", type=FOLDER)
-@click.option("--precision", type=click.Choice(["int8", "fp32"]), default="int8", show_default=True,
-              help="Of the graph: int8 has a quarter of the size and twice the speed; fp32 is as trained.")  # fmt: skip
 @click.option("--name", help="Name of the exported model.  [default: that of MODEL]")
-@click.option("--torch", "with_torch", is_flag=True, help="Keep the weights for torch beside the graph.")
 @shared.json_option
-def export(model: Path, out: Path, precision: Precision, name: str | None, with_torch: bool, as_json: bool) -> None:
+def export(model: Path, out: Path, name: str | None, as_json: bool) -> None:
     """Export the trained checkpoint MODEL as one ONNX graph, and check that graph and network agree.
 
     \b
@@ -468,8 +421,8 @@ def export(model: Path, out: Path, precision: Precision, name: str | None, with_
     with training_stage():
         from pearl_qdrant import export_checkpoint
 
-        parity = export_checkpoint(model, out, precision=precision, name=name, with_torch=with_torch)
+        parity = export_checkpoint(model, out, name=name)
     if as_json:
-        echo_json({"model": str(out), "precision": precision, **asdict(parity)})
+        echo_json({"model": str(out), "precision": "int8", **asdict(parity)})
     else:
         echo(f"{parity}")

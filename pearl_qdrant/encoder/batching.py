@@ -178,16 +178,11 @@ def _unk_id(path: Path, tokenizer: Tokenizer) -> int | None:
 
 def _pad_id(folder: Path, tokenizer: Tokenizer) -> int:
     """Id of the padding token. It is masked, but RoBERTa computes positions from it."""
-    names = []
     path = folder / "tokenizer_config.json"
-    if path.exists():
-        declared = read_json(path).get("pad_token")
-        names.append(declared.get("content") if isinstance(declared, dict) else declared)
-    for token in (*names, "[PAD]", "<pad>"):
-        pad_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
-        if pad_id is not None:
-            return int(pad_id)
-    return 0
+    declared = read_json(path).get("pad_token") if path.exists() else None
+    declared = declared.get("content") if isinstance(declared, dict) else declared
+    ids = (tokenizer.token_to_id(name) for name in (declared, "[PAD]", "<pad>") if isinstance(name, str))
+    return next((int(i) for i in ids if i is not None), 0)
 
 
 logger = logging.getLogger(__name__)
@@ -199,19 +194,16 @@ RunBatch = Callable[[Batch], "tuple[FloatArray, FloatArray | None]"]
 """Runs a batch: returns embeddings, (b, dim), L2-normalised, and type logits, (b, labels), or None."""
 
 
+_Results = tuple[FloatArray, FloatArray | None]
+"""Vectors and types of one window: views into those of the whole call. Each row is written by exactly one batch."""
+
+
 class BatchLimits(NamedTuple):
     """Limits of a batch: the number of names times the longest of them, names, and batches that run at once."""
 
     max_tokens: int
     max_names: int
     workers: int
-
-
-class _Results(NamedTuple):
-    """Result arrays of one window: views into those of the whole call. Each row is written by exactly one batch."""
-
-    vectors: FloatArray
-    types: FloatArray | None
 
 
 class BatchEncoder:
@@ -256,7 +248,7 @@ class BatchEncoder:
                 token_ids, encodable[window] = self._tokenizer.token_ids(texts[window])
                 # Start this window before waiting for the previous one, so that workers are never idle. Windows do not
                 # share rows, so no lock is needed.
-                results = _Results(vectors[window], None if types is None else types[window])
+                results = vectors[window], None if types is None else types[window]
                 earlier, running = running, self._start(token_ids, np.flatnonzero(encodable[window]), results)
                 for future in earlier:
                     future.result()
@@ -291,9 +283,10 @@ class BatchEncoder:
         else:
             if not np.isfinite(embeddings).all():
                 raise ModelError("The model returns vectors that are not finite: weights are damaged. Fetch it again")
-            results.vectors[rows] = embeddings
-            if results.types is not None and logits is not None and self._never_seen is not None:
-                results.types[rows] = softmax(np.where(self._never_seen, np.float32(-np.inf), logits))
+            vectors, types = results
+            vectors[rows] = embeddings
+            if types is not None and logits is not None and self._never_seen is not None:
+                types[rows] = softmax(np.where(self._never_seen, np.float32(-np.inf), logits))
             return
         # Outside the except clause, because the error keeps the tensors of the failed batch alive.
         half = len(rows) // 2

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -58,8 +58,8 @@ class _LoadOptions:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
         for name, given, allowed in (
             ("pooling", "mean" if self.pooling is None else self.pooling, ("mean", "cls")),
-            ("runtime", self.runtime, ("auto", "onnx", "torch")),
-            ("precision", self.precision, ("auto", "fp32", "bf16")),
+            ("runtime", self.runtime, get_args(Runtime)),
+            ("precision", self.precision, get_args(Precision)),
         ):
             if given not in allowed:
                 raise ValueError(f"{name} is {', '.join(allowed[:-1])} or {allowed[-1]}, not {given!r}")
@@ -122,10 +122,7 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=prefix)
     if runtime == "torch":
         return _torch_encoder(found.folder, tokenizer, info, options, checkpoint, never_seen)
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
-
-    graph = OnnxGraph(found.folder / ONNX_FILE, arena=options.arena)
-    return onnx_encoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
+    return _onnx_encoder(found.folder / ONNX_FILE, tokenizer, info, options, never_seen)
 
 
 def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
@@ -141,12 +138,19 @@ def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
     if runtime == "torch":
         return _torch_encoder(plain.folder, tokenizer, info, options)
+    assert plain.onnx_path is not None
+    return _onnx_encoder(plain.onnx_path, tokenizer, info, options)
+
+
+def _onnx_encoder(
+    path: Path, tokenizer: NameTokenizer, info: ModelInfo, options: _LoadOptions, never_seen: BoolArray | None = None
+) -> Encoder:
+    """Load a graph; the width of a plain encoder's vectors is that of the graph."""
     from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
 
-    assert plain.onnx_path is not None
-    graph = OnnxGraph(plain.onnx_path, arena=options.arena)
-    info = replace(info, dim=graph.token_width())
-    return onnx_encoder(graph, tokenizer, info=info, never_seen=None, threads=options.threads)
+    graph = OnnxGraph(path, arena=options.arena)
+    info = info if info.dim else replace(info, dim=graph.token_width())
+    return onnx_encoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
 
 
 def _torch_encoder(
@@ -228,19 +232,19 @@ def _free_gpu(name: str, has_torch: bool) -> str | None:
     if not gpu_driver_is_present():
         return None
     if not torch_is_installed():
-        hint = install_command("torch")
-        logger.info("There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, hint)
-        return None
-    if not has_torch:
+        logger.info(
+            "There is a GPU, but torch is not installed: %s runs on the CPU. %s", name, install_command("torch")
+        )
+    elif not has_torch:
         logger.info("There is a GPU, but %s", _no_torch_weights(name))
-        return None
-    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
+    else:
+        from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 
-    try:
-        return resolve_cuda("cuda")
-    except DeviceError as error:
-        logger.info("There is a GPU driver, but %s", error)
-        return None
+        try:
+            return resolve_cuda("cuda")
+        except DeviceError as error:
+            logger.info("There is a GPU driver, but %s", error)
+    return None
 
 
 def _no_torch_weights(name: str) -> str:
@@ -357,8 +361,8 @@ class ModelDescription:
 def describe_model(model: str) -> ModelDescription:
     """A model's facts, its files verified. Raises ModelNotFoundError, or CheckpointError if a file is damaged."""
     folder = find_model(model).folder
-    if not is_checkpoint(folder):
-        return ModelDescription(load_encoder(model, device="cpu").info)
-    config = verify(folder).config
-    files = {name: record.bytes for name, record in config.files.items()}
-    return ModelDescription(load_encoder(model, device="cpu").info, files, config.training)
+    config = verify(folder).config if is_checkpoint(folder) else None
+    info = load_encoder(model, device="cpu").info
+    if config is None:
+        return ModelDescription(info)
+    return ModelDescription(info, {name: one.bytes for name, one in config.files.items()}, config.training)

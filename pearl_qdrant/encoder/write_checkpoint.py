@@ -115,26 +115,15 @@ def write_checkpoint(
     """
     from safetensors.numpy import save
 
-    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "tokenizer.json"):
-        _copy(transformer / name, folder / name)
+        copy_file(transformer / name, folder / name)
     declared = read_json(transformer / "tokenizer_config.json")
     special = transformer / "special_tokens_map.json"  # which new versions of transformers do not write
     written = {key: declared[key] for key in _SPECIAL_TOKENS if declared.get(key)}
     # The maximum length that fastembed and sentence-transformers use.
-    _write_json(folder / "tokenizer_config.json", {**declared, "model_max_length": config.max_length})
-    _write_json(folder / "special_tokens_map.json", read_json(special) if special.exists() else written)
-    parts = enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")))
-    modules = [{"idx": i, "name": str(i), "path": path, "type": f"{_MODELS}.{kind}"} for i, (kind, path) in parts]
-    _write_json(folder / "modules.json", modules)
-    pooling = {  # in a form that old and new versions of sentence-transformers can read
-        "word_embedding_dimension": config.phrase_dim,
-        "pooling_mode_cls_token": config.pooling == "cls",
-        "pooling_mode_mean_tokens": config.pooling == "mean",
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
-    }
-    _write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / "tokenizer_config.json", {**declared, "model_max_length": config.max_length})
+    write_json(folder / "special_tokens_map.json", read_json(special) if special.exists() else written)
+    write_modules(folder, dim=config.phrase_dim, pooling=config.pooling)
     tensors = {HEAD_TENSOR: type_head} | {CHARACTER_TENSORS + name: array for name, array in (character or {}).items()}
     tensors = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in tensors.items()}
     # Not save_file, which creates files that other users cannot read.
@@ -143,21 +132,39 @@ def write_checkpoint(
         if source is None:
             (folder / name).unlink(missing_ok=True)
         else:
-            _copy(source, folder / name)
-    for path in sorted([*transformer.glob("NOTICE*"), *transformer.glob("LICENSE*")]):
-        _copy(path, folder / path.name)  # licences require them in every copy of a model, changed or not
+            copy_file(source, folder / name)
+    copy_notices(transformer, folder)
     (folder / "README.md").write_text(model_card, encoding="utf-8", newline="\n")
     write_config(folder, config)
     seal(folder)
     return verify(folder)
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_file(source: Path, target: Path) -> None:
     """Copy a file, unless source and target are the same."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.resolve() != target.resolve():
         shutil.copyfile(source, target)
 
 
-def _write_json(path: Path, content: Any) -> None:
+def copy_notices(source: Path, target: Path) -> None:
+    """Copy NOTICE and LICENSE files: licences require them in every copy of a model, changed or not."""
+    for path in sorted([*source.glob("NOTICE*"), *source.glob("LICENSE*")]):
+        copy_file(path, target / path.name)
+
+
+def write_modules(folder: Path, *, dim: int, pooling: str) -> None:
+    """Write what sentence-transformers, old or new, opens a folder by: transformer, pooling and normalisation."""
+    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
+    parts = enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")))
+    modules = [{"idx": i, "name": str(i), "path": path, "type": f"{_MODELS}.{kind}"} for i, (kind, path) in parts]
+    write_json(folder / "modules.json", modules)
+    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+    config = {"word_embedding_dimension": dim}
+    config |= {f"pooling_mode_{name}": mode == pooling for mode, name in modes.items()}
+    write_json(folder / "1_Pooling" / "config.json", {**config, "pooling_mode_mean_sqrt_len_tokens": False})
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write indented JSON."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")

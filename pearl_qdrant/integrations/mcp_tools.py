@@ -151,14 +151,8 @@ class LinkerTools:
     async def entity(self, *, entity_id: str, collection: str | None = None) -> EntityRecord:
         """Look up an entity by its id: all its names, types and description."""
         found = await self._run(collection, lambda linker: linker.entity(entity_id))
-        return EntityRecord(
-            entity_id=found.entity_id,
-            canonical_name=found.canonical_name,
-            aliases=list(found.aliases),
-            types=list(dict.fromkeys([*found.types, *found.kb_types])),
-            description=found.description,
-            popularity=found.popularity,
-        )
+        types = list(dict.fromkeys([*found.types, *found.kb_types]))
+        return EntityRecord.model_validate({**_shared(EntityRecord, found), "types": types})
 
     async def search(
         self,
@@ -220,22 +214,16 @@ def told(error: PearlQdrantError) -> str:
 
 
 def _as_link(link: records.Link) -> MentionLink:
-    return MentionLink(
-        mention=link.mention,
-        entity_id=link.entity_id,
-        canonical_name=link.canonical_name,
-        probability=link.probability,
-        nil_reason=None if link.nil_reason is None else link.nil_reason.value,
-        candidates=[_as_entity(one) for one in link.candidates[:SHOWN]],
-    )
+    reason = None if link.nil_reason is None else link.nil_reason.value
+    candidates = [_as_entity(one) for one in link.candidates[:SHOWN]]
+    return MentionLink.model_validate({**_shared(MentionLink, link), "nil_reason": reason, "candidates": candidates})
 
 
 def _as_entity(candidate: records.Candidate) -> FoundEntity:
-    return FoundEntity(
-        entity_id=candidate.entity_id,
-        canonical_name=candidate.canonical_name,
-        name=candidate.name,
-        types=types_of(candidate),
-        probability=candidate.probability or 0.0,
-        description=candidate.description,
-    )
+    found = {"types": types_of(candidate), "probability": candidate.probability or 0.0}
+    return FoundEntity.model_validate({**_shared(FoundEntity, candidate), **found})
+
+
+def _shared(model: type[BaseModel], record: object) -> dict[str, object]:
+    """The values of the fields that a record has of a model."""
+    return {name: getattr(record, name) for name in model.model_fields if hasattr(record, name)}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from pearl_qdrant.cells import is_null, text_of
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
@@ -43,35 +44,21 @@ def document_metadata(
 
 def mention_metadata(annotation: Annotation) -> dict[str, Any]:
     """A mention of a text as plain values."""
-    link = annotation.link
-    return {
-        "text": annotation.text,
-        "start": annotation.start,
-        "end": annotation.end,
-        "entity_id": link.entity_id,
-        "kb": link.kb,
-        "canonical_name": link.canonical_name,
-        "probability": link.probability,
-        "assertion": annotation.assertion,
-    }
+    place = {name: getattr(annotation, name) for name in ("text", "start", "end")}
+    of_link = {name: getattr(annotation.link, name) for name in ("entity_id", "kb", "canonical_name", "probability")}
+    return {**place, **of_link, "assertion": annotation.assertion}
 
 
 def candidate_metadata(candidate: Candidate) -> dict[str, Any]:
     """A candidate as plain values; what the base does not say is left out."""
-    found: dict[str, Any] = {
-        "entity_id": candidate.entity_id,
-        "kb": candidate.kb,
-        "canonical_name": candidate.canonical_name,
-        "name": candidate.name,
-        "types": types_of(candidate),
-        "probability": candidate.probability,
-        "score": candidate.score,
-        "dense_score": candidate.dense_score,
-        "lexical_score": candidate.lexical_score,
-        "description": candidate.description,
-        "popularity": candidate.popularity,
-    }
+    found = {name: types_of(candidate) if name == "types" else getattr(candidate, name) for name in _OF_CANDIDATE}
     return {key: value for key, value in found.items() if value is not None}
+
+
+_OF_CANDIDATE = (
+    *("entity_id", "kb", "canonical_name", "name", "types", "probability"),
+    *("score", "dense_score", "lexical_score", "description", "popularity"),
+)
 
 
 def candidate_text(candidate: Candidate) -> str:
@@ -173,24 +160,59 @@ def new_names(column: str, fields: Sequence[Field], columns: Iterable[str], pref
     return names
 
 
-def join_keys(on: str | None, left_on: str | None, right_on: str | None, how: str) -> tuple[str, str]:
-    """The columns to join. Raises ValueError if they are not named, or `how` is not "left" or "inner"."""
-    if how not in ("left", "inner"):
-        raise ValueError(f"how is 'left' or 'inner', not {how!r}")
-    left, right = left_on or on, right_on or on
-    if left is None or right is None:
-        raise ValueError("name the columns to join: on, or left_on and right_on")
-    return left, right
+@dataclass(frozen=True, slots=True)
+class JoinOptions:
+    """How `fuzzy_join` joins two tables.
+
+    Attributes:
+        on: The column of both tables with the keys; or `left_on` and `right_on`, one of each.
+        how: "left" or "inner".
+        threshold: Least probability of a match; default is the linker's.
+        model, device: The encoder.
+
+    Raises:
+        ValueError: If the columns are not named, or `how` is something else.
+    """
+
+    on: str | None = None
+    left_on: str | None = None
+    right_on: str | None = None
+    how: How = "left"
+    threshold: float | None = None
+    model: str | None = None
+    device: str = DEFAULT_DEVICE
+
+    def __post_init__(self) -> None:
+        if self.how not in ("left", "inner"):
+            raise ValueError(f"how is 'left' or 'inner', not {self.how!r}")
+        if not (self.left_on or self.on) or not (self.right_on or self.on):
+            raise ValueError("name the columns to join: on, or left_on and right_on")
+
+    def columns(self, left: Iterable[T], right: Iterable[T]) -> tuple[T, T]:
+        """The labels of the columns with the keys. Raises OptionError as `find_column`."""
+        ours = find_column(self.left_on or self.on or "", left, option="left_on")
+        return ours, find_column(self.right_on or self.on or "", right, option="right_on")
+
+
+class JoinKeywords(TypedDict, total=False):
+    """The fields of `JoinOptions` as keyword arguments."""
+
+    on: str | None
+    left_on: str | None
+    right_on: str | None
+    how: How
+    threshold: float | None
+    model: str | None
+    device: str
 
 
 def match_values(
-    left: Sequence[object], right: Sequence[object], *, threshold: float | None, model: str | None, device: str
+    left: Sequence[object], right: Sequence[object], options: JoinOptions
 ) -> tuple[list[str | None], list[float | None]]:
     """For each cell of the left side the value of the right side that means the same, and the probability; or None. The
     distinct values of the right side become a collection in memory.
     """
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.settings import DEFAULT_MODEL
 
     names = list(dict.fromkeys(text for value in right if (text := as_text(value)) is not None))
     wanted = list(dict.fromkeys(text for value in left if (text := as_text(value)) is not None))
@@ -199,8 +221,8 @@ def match_values(
     missing = [text for text in wanted if text not in same]
     if names and missing:
         entities = [{"id": f"{i}", "name": name} for i, name in enumerate(names)]
-        with EntityLinker.build(entities, model=model or DEFAULT_MODEL, device=device) as linker:
-            for text, link in zip(missing, linker.link_batch(missing, threshold=threshold), strict=True):
+        with EntityLinker.build(entities, model=options.model or DEFAULT_MODEL, device=options.device) as linker:
+            for text, link in zip(missing, linker.link_batch(missing, threshold=options.threshold), strict=True):
                 if link.entity_id is not None:
                     found[text] = (names[int(link.entity_id)], link.probability or 0.0)
     matches = [None if (text := as_text(value)) is None else found.get(text) for value in left]

@@ -11,12 +11,15 @@ Index, order and other columns stay; null cells stay null.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.settings import DEFAULT_DEVICE
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def link_column(
@@ -58,25 +61,19 @@ def fuzzy_join(
     left: pd.DataFrame,
     right: pd.DataFrame,
     *,
-    on: str | None = None,
-    left_on: str | None = None,
-    right_on: str | None = None,
-    how: metadata.How = "left",
-    threshold: float | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
-    model: str | None = None,
-    device: str = DEFAULT_DEVICE,
+    **keywords: Unpack[metadata.JoinKeywords],
 ) -> pd.DataFrame:
     """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
 
-    A row of the left table gets all rows of the right one with the matched key, and its index. `how` is "left" or
-    "inner", `threshold` the least probability of a match. Raises OptionError if a column is missing or there twice;
-    ValueError if the columns are not named.
+    A row of the left table gets all rows of the right one with the matched key, and its index. The keywords are the
+    fields of `metadata.JoinOptions`: `on`, or `left_on` and `right_on`; `how`; `threshold`; `model`; `device`. Raises
+    OptionError if a column is missing or there twice; ValueError if the columns are not named.
     """
-    ours, theirs = metadata.join_keys(on, left_on, right_on, how)
-    cells = left[metadata.find_column(ours, left.columns, option="left_on")].tolist()
-    others = right[metadata.find_column(theirs, right.columns, option="right_on")].tolist()
-    keys, probabilities = metadata.match_values(cells, others, threshold=threshold, model=model, device=device)
+    options = metadata.JoinOptions(**keywords)
+    ours, theirs = options.columns(left.columns, right.columns)
+    others = right[theirs].tolist()
+    keys, probabilities = metadata.match_values(left[ours].tolist(), others, options)
     index = pd.Index(range(len(left)), name=_ROW)
     keyed = left.set_axis(index).assign(
         **{
@@ -86,7 +83,7 @@ def fuzzy_join(
     )
     known = right.assign(**{_KEY: pd.Series([metadata.as_text(value) for value in others], index=right.index)})
     known = known[known[_KEY].notna()]
-    joined = keyed.reset_index().merge(known, on=_KEY, how=how, suffixes=suffixes)
+    joined = keyed.reset_index().merge(known, on=_KEY, how=options.how, suffixes=suffixes)
     rows = joined[_ROW].to_numpy()
     return joined.drop(columns=[_KEY, _ROW]).set_axis(left.index.take(rows), axis=0)
 

@@ -8,14 +8,16 @@ frame = link_column(pl.scan_parquet("rows.parquet"), "city", linker=linker).coll
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.settings import DEFAULT_DEVICE
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -79,28 +81,21 @@ def fuzzy_join(
     left: pl.DataFrame,
     right: pl.DataFrame,
     *,
-    on: str | None = None,
-    left_on: str | None = None,
-    right_on: str | None = None,
-    how: metadata.How = "left",
-    threshold: float | None = None,
     suffix: str = "_right",
-    model: str | None = None,
-    device: str = DEFAULT_DEVICE,
+    **keywords: Unpack[metadata.JoinKeywords],
 ) -> pl.DataFrame:
     """Join two tables on keys that mean the same, whatever their spelling; arguments as of `pandas.fuzzy_join`. Raises
     OptionError if a column is missing; ValueError if the columns are not named.
     """
-    ours, theirs = metadata.join_keys(on, left_on, right_on, how)
-    metadata.find_column(ours, left.columns, option="left_on")
-    metadata.find_column(theirs, right.columns, option="right_on")
-    cells, others = left.get_column(ours).to_list(), right.get_column(theirs).to_list()
-    keys, probabilities = metadata.match_values(cells, others, threshold=threshold, model=model, device=device)
+    options = metadata.JoinOptions(**keywords)
+    ours, theirs = options.columns(left.columns, right.columns)
+    others = right.get_column(theirs).to_list()
+    keys, probabilities = metadata.match_values(left.get_column(ours).to_list(), others, options)
     keyed = left.with_columns(
         pl.Series(_KEY, keys, dtype=pl.String), pl.Series(metadata.MATCH, probabilities, dtype=pl.Float64)
     )
     known = right.with_columns(pl.Series(_KEY, [metadata.as_text(value) for value in others], dtype=pl.String))
-    return keyed.join(known, on=_KEY, how=how, suffix=suffix, maintain_order="left_right").drop(_KEY)
+    return keyed.join(known, on=_KEY, how=options.how, suffix=suffix, maintain_order="left_right").drop(_KEY)
 
 
 _KEY = "__pearl_key"

@@ -46,53 +46,42 @@ DEFAULTS: dict[str, Any] = {
 
 
 @Language.factory(FACTORY, default_config=DEFAULTS, assigns=["doc.ents", "span._.pearl_candidates", "span._.assertion"])
-def make_pearl_linker(  # one argument for each key of the configuration
-    nlp: Language,
-    name: str,
-    collections: list[str],
-    store: str | None,
-    types: list[str],
-    threshold: float | None,
-    limit: int,
-    document: bool,
-    span_group: str | None,
-    overwrite_ents: bool,
-    label_types: dict[str, list[str]],
-) -> PearlLinker:
-    """Make the component; see `PearlLinker`."""
-    if not collections:
-        raise OptionError(
-            "collections",
-            f"{FACTORY} needs a collection: nlp.add_pipe({FACTORY!r}, config={{'collections': ['umls']}})",
-        )
-    options = AnnotateOptions(tuple(types), threshold, include_nil=True, document=document, label_types=label_types)
-    return PearlLinker(name, tuple(collections), store, options, limit, span_group, overwrite_ents)
-
-
 @dataclass
 class PearlLinker:
     """Links the mentions of documents. The collections are opened with the first document, in each process.
 
     Attributes:
-        options: Types, also those of the labels of entities, threshold, and whether the mentions of a document are
-            linked together.
+        types, threshold, document, label_types: As in `AnnotateOptions`.
         limit: Candidates that a span keeps, at most.
         span_group: Link the spans of `doc.spans[span_group]` in place of `doc.ents`.
         overwrite_ents: Find the mentions anew, and replace `doc.ents` (or the span group); else this is done only where
             no component before has set them.
     """
 
+    nlp: Language = field(repr=False)
     name: str
-    collections: tuple[str, ...]
+    collections: list[str]
     store: str | None
-    options: AnnotateOptions
-    limit: int = DEFAULT_LIMIT
-    span_group: str | None = None
-    overwrite_ents: bool = False
-    _linker: EntityLinker | None = field(default=None, repr=False)
-    _owner: int = field(default=0, repr=False)
+    types: list[str]
+    threshold: float | None
+    limit: int
+    document: bool
+    span_group: str | None
+    overwrite_ents: bool
+    label_types: dict[str, list[str]]
+    options: AnnotateOptions = field(init=False)
+    _linker: EntityLinker | None = field(default=None, init=False, repr=False)
+    _owner: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not self.collections:
+            raise OptionError(
+                "collections",
+                f"{FACTORY} needs a collection: nlp.add_pipe({FACTORY!r}, config={{'collections': ['umls']}})",
+            )
+        self.options = AnnotateOptions(
+            self.types, self.threshold, include_nil=True, document=self.document, label_types=self.label_types
+        )
         for extension in (CANDIDATES, ASSERTION):
             if not Span.has_extension(extension):
                 Span.set_extension(extension, default=None)
@@ -124,8 +113,8 @@ class PearlLinker:
         self._linker = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the open linker, for other processes."""
-        return {**self.__dict__, "_linker": None}
+        """Everything but the pipeline and the open linker, for other processes."""
+        return {**self.__dict__, "nlp": None, "_linker": None}
 
     def _open(self) -> EntityLinker:
         if self._linker is None or self._owner != os.getpid():  # an open collection does not survive a fork

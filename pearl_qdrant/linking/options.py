@@ -31,22 +31,21 @@ class LinkOptions:
     """How mentions are linked.
 
     Attributes:
-        types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
+        types: Only entities of these types, native or coarse, ancestors included. In Python one string is one type.
         type_mode: "hard" admits only entities of one of `types`; "soft" prefers them. In both modes the mention's
             predicted type also counts, weighted by its confidence. "off" ignores types altogether.
-        limit: Maximum number of candidates in a link, at least 1. None: those that the answer needs, at most
-            `DEFAULT_LIMIT`: where the mention is a name of the base, the entities of that name, which are found without
-            encoding the mention.
-        threshold: Minimum probability of a link, in [0, 1]; None for the linker's own threshold.
-        on_tie: What to do when several entities have the mention's name. "canonical" lets popularity decide where the
-            base has it, else the entity whose canonical name it is; if they do not separate them, the mention is NIL
-            with the reason `ambiguous`. "null" makes it NIL whenever several entities have the name; "first" links
-            the first in the order of "canonical", then by id. All of them are the first candidates in any case.
-        context: Text around the mentions: each is linked as a mention of it (`linking.documents`). None for none.
+        limit: Maximum number of candidates, at least 1. [default: those that the answer needs, at most 10; in the case
+            of a name of the base the entities of that name, which are found without encoding it]
+        threshold: Minimum probability of a link, in [0, 1]; below it a mention is NIL. [default: the calibrated one, or
+            0.5]
+        on_tie: If several entities have the name: popularity or the canonical name decides, and if it does not, NIL
+            (canonical); always NIL (null); the first of them (first). In Python: the reason of NIL is `ambiguous`; all
+            of them are the first candidates in any case, in the order of "canonical", then by id.
+        context: Text around the mentions; chooses between their candidates. In Python: each is linked as a mention of
+            it (`linking.documents`).
         nil_bias: Added to the logit of NIL: below 0 more is linked. `EntityLinker.adapt` estimates it for a list.
-        languages: Only names in one of these languages are found (`de` includes `de-at`), and names for which the base
-            states no language; case does not matter. Empty for all. One string counts as one language. Ids and learned
-            names are found in any case.
+        languages: Find only names in these languages, such as de, which includes de-at, and names without a stated
+            language. In Python one string is one language. Ids and learned names are found in any case.
 
     Raises:
         ValueError: If a value is out of range.
@@ -100,22 +99,22 @@ class AnnotateOptions:
     """How the mentions of a passage are found and linked.
 
     Attributes:
-        types: Entity types, native or coarse, ancestors included; empty for all. One string counts as one type.
-        threshold: Minimum probability of a mention, in [0, 1]; None for the default, 0.5.
+        types: Only entities of these types, native or coarse, ancestors included. In Python one string is one type.
+        threshold: Minimum probability of a mention, in [0, 1]. [default: 0.5]
         context: What the passage is about; chooses between entities that nothing else separates.
-        on_tie: What to do with several entities of one name, as in `LinkOptions`.
-        include_nil: Whether to return spans that look like mentions but have no entity, too.
+        on_tie: If several entities have the name: as for a link.
+        include_nil: Also spans that look like mentions but have no entity.
         nested: Whether to return mentions inside other mentions, too: York in New York.
-        document: Whether to link the mentions of a passage together, as those of a document (`linking.documents`).
+        document: Link the mentions of a passage together, as those of a document: partial names, entities linked in the
+            base. In Python: `linking.documents`.
         common_words: Whether a frequent word of the language is a mention of the entity with that name: "skip" never,
             if it stands alone; "capitalised" where it is written as that name is, and not only because it starts a
             sentence; "all" always, whatever its case.
-        assertions: Return only mentions of which the text says one of these: "affirmed", "negated", "possible",
-            "historical", "other_person"; empty for all. One string counts as one.
+        assertions: Only mentions of which the text says one of these. In Python one string counts as one.
         triggers: Words that say so, of `mention_detection.assertions.read_triggers`; None for English ones.
         label_types: For spans that the caller gives, the types of each label: {"PER": "PERSON", "Drug": ["drug"]}. A
             span with another label, or without one, is linked to `types`. Not for `document`.
-        markup: Whether the text is "html" or "markdown". Tags and signs are no text; offsets are those of the original.
+        markup: How the text is written: tags and signs are no text. In Python: offsets are those of the original.
         offsets: What offsets count: "characters" (code points), or "utf-16" code units, as in JavaScript, Java and C#.
             It holds for what is returned and for `spans`; a spaCy `Doc` counts characters.
 

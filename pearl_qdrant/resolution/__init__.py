@@ -5,7 +5,7 @@
     resolution = resolve(["NYTimes", "The New York Times", "New York Times"])
     resolution.write("nodes.tsv", review="review.tsv")
 
-`names.py` groups equal spellings, `pairs/` scores what is alike, `clusters.py` merges, `assignment.py` does it all;
+`names.py` groups equal spellings, `pairs/` scores what is alike, `clusters.py` merges, `resolving.py` does it all;
 `graphs/` merges whole graphs.
 """
 
@@ -17,15 +17,16 @@ from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pearl_qdrant.resolution.graphs import MergedGraph, resolve_graph
-    from pearl_qdrant.resolution.records import (
+    from pearl_qdrant.resolution.names import NameRecord, read_names
+    from pearl_qdrant.resolution.resolution import (
         Decision,
-        NameRecord,
+        Judge,
+        Question,
+        Resolution,
         ResolvedName,
         ReviewPair,
         read_decisions,
-        read_names,
     )
-    from pearl_qdrant.resolution.resolution import Judge, Question, Resolution
     from pearl_qdrant.resolution.resolving import resolve
 
 __all__ = [

@@ -50,9 +50,7 @@ Prefer = Callable[[Sequence[int]], Mapping[int, float]]
 
 @dataclass(slots=True)
 class Cluster:
-    """Names of one entity by their numbers, one of them the representative; `agreement`: the probability that a member
-    and the representative are the same, 1 for itself.
-    """
+    """Names of one entity by their numbers; `agreement`: the probability that each is what the representative is."""
 
     members: list[int]
     representative: int
@@ -61,18 +59,14 @@ class Cluster:
 
 @dataclass(slots=True)
 class Group:
-    """Names that are one cluster from the start; `founder`: the representative, which does not change, None in a new
-    cluster.
-    """
+    """Names that are one cluster from the start; `founder`: the representative, for good; None in a new cluster."""
 
     members: list[int]
     founder: int | None = None
 
 
 class PairTable:
-    """Probabilities and doubts of known pairs, (p,), by `pack_pairs`, ascending and distinct; those that are missing
-    are scored on demand.
-    """
+    """Probabilities and doubts of known pairs, (p,), by ascending `pack_pairs`; missing ones are scored on demand."""
 
     def __init__(self, keys: IntArray, probabilities: FloatArray, doubts: CodeArray, score: ScorePairs) -> None:
         self._keys = keys  # arrays take a tenth of the memory of a dictionary
@@ -187,9 +181,7 @@ def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups:
 
 
 def attach(of_name: dict[int, Cluster], short: int, long: int, probability: float, founders: Collection[int]) -> None:
-    """Put the cluster of one name into that of another one, unless both have founders; `of_name` has the clusters by
-    their members, `probability` is that both are the same.
-    """
+    """Put the cluster of one name into that of another, unless both have founders; `of_name`: clusters by member."""
     gone, kept = (of_name.get(one) or Cluster([one], one, {one: 1.0}) for one in (short, long))
     if gone.representative in founders:
         gone, kept = kept, gone
@@ -291,10 +283,7 @@ def _with_representative(
 
 
 def _agreeing(table: PairTable, cluster: Cluster, least: float, prefer: Prefer, held: Collection[int]) -> list[Cluster]:
-    """The cluster without members that do not agree with the representative; they form clusters of their own.
-
-    Members of groups stay.
-    """
+    """The cluster without members that do not agree with the representative, and clusters of those; groups stay."""
     leaving = [one for one in cluster.members if cluster.agreement[one] < least and one not in held]
     if not leaving:
         return [cluster]

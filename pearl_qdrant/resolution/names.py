@@ -1,4 +1,7 @@
-"""The names of a list: forms, their types, and the name that a node is called by.
+"""The names of a list: their file, forms, types, and the name that a node is called by.
+
+A file of names (UTF-8) has one name a line; or is a table with a header (TSV) that has a column `name`, and may have
+`type`, `source` and `context`; or JSON Lines with these fields.
 
 A form is what is compared: names that differ in case, accents, spaces and punctuation alone. Names of one spelling key
 (`lexical.keys`) and type are one form, unless their key is so short that punctuation tells them apart (`C`, `C++`,
@@ -24,20 +27,24 @@ import re
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from itertools import chain
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
+from pearl_qdrant.cells import is_null, text_of
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import IGNORED, variant_word, word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
-from pearl_qdrant.resolution.records import NameRecord
+from pearl_qdrant.linking.mentions import read_text_lines
 
 SHORT_KEY = 2  # Letters and digits up to which punctuation is part of a name
 SIGNED_KEY = 4  # Letters and digits up to which a sign before or after them is part of a name: `.NET`, `100%`
@@ -49,6 +56,74 @@ PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
 _LONGEST_ACRONYM = 10
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
+
+
+@dataclass(frozen=True, slots=True)
+class NameRecord:
+    """A name as a graph, a table or a text has it.
+
+    Attributes:
+        name: The string.
+        type: Its type in the source's own words (`PERSON`, `disease`), or "". Names of types that differ stay apart.
+        source: Where it was found (the id of a document or chunk), or "". An acronym joins its long form only where
+            both were found in one source, or one context defines it.
+        context: Text around it, or "". Abbreviations that it defines are merged, `tumor necrosis factor (TNF)`.
+    """
+
+    name: str
+    type: str = ""
+    source: str = ""
+    context: str = ""
+
+
+NAME_COLUMNS = ("name", "title", "entity", "entity_name", "mention")
+"""Columns of names, the first that a table has; GraphRAG's tables have `title`, LightRAG's `entity_name`."""
+
+TYPE_COLUMNS = ("type", "entity_type", "label")
+SOURCE_COLUMNS = ("source", "source_id", "document", "doc_id")
+CONTEXT_COLUMNS = ("context", "description", "text")
+_COLUMNS = (NAME_COLUMNS, TYPE_COLUMNS, SOURCE_COLUMNS, CONTEXT_COLUMNS)
+
+
+def read_names(file: BinaryIO, name: str) -> Iterator[NameRecord]:
+    """Read a file of names, in constant memory; the form is recognised by its first line, `name` is its path. Raises
+    FormatError at a line that is not UTF-8, or no JSON object with a name, where the first one is.
+    """
+    lines = read_text_lines(file, name)
+    first = next(lines, None)
+    if first is None:
+        return
+    number, text = first
+    if text.lstrip().startswith("{"):
+        for number, text in chain((first,), lines):
+            if text.strip():
+                yield _from_json(text, name, number)
+        return
+    columns = [cell.strip().lower() for cell in text.split("\t")]
+    places = [next((columns.index(one) for one in known if one in columns), None) for known in _COLUMNS]
+    if places[0] is None:
+        yield from (NameRecord(text.split("\t")[0]) for _, text in chain((first,), lines))
+        return
+    for _, text in lines:
+        cells = text.split("\t")
+        values = ["" if place is None or place >= len(cells) else cells[place] for place in places]
+        yield NameRecord(*values)
+
+
+def _from_json(text: str, name: str, number: int) -> NameRecord:
+    try:
+        record = json.loads(text)
+    except ValueError as error:
+        raise FormatError(name, number, f"not JSON ({error})") from error
+    if not isinstance(record, dict):
+        raise FormatError(name, number, "not a JSON object")
+    values = [
+        next((text_of(record[column]) for column in known if not is_null(record.get(column))), None)
+        for known in _COLUMNS
+    ]
+    if values[0] is None:
+        raise FormatError(name, number, f"no field with a name; it is one of: {', '.join(NAME_COLUMNS)}")
+    return NameRecord(*[value or "" for value in values])
 
 
 @dataclass(slots=True)
@@ -117,9 +192,7 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
 
 
 def free_id(key: tuple[str, str], taken: Container[str]) -> str:
-    """The id of a node that a name founds: a hash of its key, so that runs agree; another one may have left it as
-    `taken`.
-    """
+    """The id of a node that a name founds: a hash of its key, so that runs agree, with a number where it is `taken`."""
     number = 0
     while True:
         text = json.dumps([*key, number] if number else list(key), ensure_ascii=True)

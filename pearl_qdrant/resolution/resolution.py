@@ -1,7 +1,11 @@
-"""`Resolution`: the node of each name, pairs for review, undoing; and a judge of pairs, a function of the user's.
+"""`Resolution`: the node of each name, pairs for review, their files (TSV, no quoting), undoing; and a judge of pairs.
 
-The function gets a batch of questions and returns "same", "different" or None for each. Answers are kept by the content
-of their question, in a file if one is given: a question that was answered costs nothing again.
+nodes     one row for each distinct name and type, see `ResolvedName`; it is all that a later run needs. The column
+          `inputs` of the first row has the digests of the files of names that were counted
+review    one row for each pair, see `ReviewPair`; a person writes `same` or `different` into the column `decision`
+
+The judge is a function of the user's: it gets a batch of questions and returns "same", "different" or None for each.
+Answers are kept by the content of their question, in a file if one is given: an answered question costs nothing again.
 """
 
 from __future__ import annotations
@@ -13,22 +17,100 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
 
-from pearl_qdrant.errors import OptionError
-from pearl_qdrant.resolution.names import free_id, key_of
+from pearl_qdrant.cells import join_list, split_list, table_line
+from pearl_qdrant.errors import FormatError, OptionError
+from pearl_qdrant.linking.mentions import read_text_lines
+from pearl_qdrant.resolution.names import NameRecord, free_id, key_of
 from pearl_qdrant.resolution.pairs.model import DECIDED, FOUNDED
-from pearl_qdrant.resolution.records import (
-    VERDICTS,
-    Decision,
-    NameRecord,
-    ResolvedName,
-    ReviewPair,
-    Verdict,
-    node_lines,
-    read_nodes,
-    review_lines,
-)
 from pearl_qdrant.store.atomic import write_lines
+
+Verdict = Literal["same", "different"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decided of two names: the same entity, or different ones.
+
+    Attributes:
+        name, other: The names.
+        type, other_type: Their types, or "".
+        verdict: "same" or "different".
+        other_node: The node of `other` when it was decided, or ""; needed where `other` is a name of a collection.
+    """
+
+    name: str
+    other: str
+    verdict: Verdict
+    type: str = ""
+    other_type: str = ""
+    other_node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedName:
+    """A name with its node; one for each distinct name and type.
+
+    Attributes:
+        name: The string.
+        type: Its type, or "".
+        node_id: The node: the id of the entity of a collection, or one that starts with ``nil-``.
+        canonical_name: The name of the node.
+        entity_id: The entity of the collection; None if it has none.
+        kb: Short name of its base; None if there is none.
+        probability: That the name belongs to the node, in [0, 1]; 1 for the name that founded the node.
+        reason: Why it does.
+        count: How often the name was given.
+        founded: Whether the node is named and identified by this name.
+        apart: Ids of nodes that it must not join, since a person decided so.
+    """
+
+    name: str
+    type: str
+    node_id: str
+    canonical_name: str
+    entity_id: str | None
+    kb: str | None
+    probability: float
+    reason: str
+    count: int = 1
+    founded: bool = False
+    apart: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPair:
+    """Two names in two nodes that may be one, for a person to decide.
+
+    Attributes:
+        name, type, node_id: One name.
+        other, other_type, other_node_id: The other.
+        probability: That both mean the same, in [0, 1].
+        reason: Why they were not merged.
+        change: How often the names were given that would move to another node by the other decision.
+    """
+
+    name: str
+    type: str
+    node_id: str
+    other: str
+    other_type: str
+    other_node_id: str
+    probability: float
+    reason: str
+    change: int = 1
+
+
+NODE_COLUMNS = tuple(
+    "name type node_id canonical_name entity_id kb probability reason count founded apart inputs".split()
+)
+REVIEW_COLUMNS = tuple("decision probability name type other other_type node_id other_node_id reason change".split())
+VERDICTS: dict[str, Verdict] = {
+    **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),
+    **dict.fromkeys(("different", "no", "n", "0", "split"), "different"),
+}
+"""What a person may write into the column `decision`; an empty cell decides nothing."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +195,7 @@ class Resolution:
         return replace(self, names=tuple(current.values()))
 
     def proposed(self, earlier: Iterable[ResolvedName] = ()) -> Resolution:
-        """The names with their merges undone, and each merge among the pairs for review; names of `earlier` keep their
-        nodes.
-        """
+        """The names with their merges undone, each a pair for review; names of `earlier` keep their nodes."""
         held = {(one.name, one.type) for one in earlier}
         founders = {one.node_id: one for one in self.names if one.founded}
         taken = {one.node_id for one in self.names}
@@ -239,6 +319,83 @@ def _together(names: list[ResolvedName], one_id: str, other_id: str) -> list[Res
         else replace(x, apart=tuple(node for node in x.apart if node != gone or x.node_id != kept))
         for x in names
     ]
+
+
+def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator[str]:
+    """The lines of a file of nodes, with `Resolution.inputs`, without their ends."""
+    yield table_line(NODE_COLUMNS)
+    for number, one in enumerate(names):
+        yield table_line(
+            (
+                *(one.name, one.type, one.node_id, one.canonical_name, one.entity_id or "", one.kb or ""),
+                *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else ""),
+                *(join_list(one.apart), "" if number else join_list(inputs)),
+            )
+        )
+
+
+def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
+    """Read what `node_lines` wrote. Raises FormatError if a column is missing, or a number is none."""
+    names, inputs = [], dict[str, None]()
+    for number, row in _read_rows(path, NODE_COLUMNS):
+        try:
+            probability, count = float(row["probability"]), int(row["count"])
+        except ValueError as error:
+            raise FormatError(str(path), number, f"probability and count are numbers ({error})") from error
+        inputs.update(dict.fromkeys(split_list(row["inputs"])))
+        name, type_, node_id, canonical_name = (row[column] for column in NODE_COLUMNS[:4])
+        of = name, type_, node_id, canonical_name, row["entity_id"] or None, row["kb"] or None
+        is_founder, apart = row["founded"] == "yes", split_list(row["apart"])
+        names.append(ResolvedName(*of, probability, row["reason"], count, is_founder, apart))
+    return names, tuple(inputs)
+
+
+def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:
+    """The lines of a file of pairs for a person to decide, the column `decision` empty."""
+    yield table_line(REVIEW_COLUMNS)
+    for one in pairs:
+        yield table_line(
+            (
+                *("", f"{one.probability:.4f}", one.name, one.type, one.other, one.other_type),
+                *(one.node_id, one.other_node_id, one.reason, str(one.change)),
+            )
+        )
+
+
+def read_decisions(path: Path) -> list[Decision]:
+    """Read the decided rows of a review. Raises FormatError if a column is missing, or a decision unknown."""
+    decisions = []
+    for number, row in _read_rows(path, ("decision", "name", "other")):
+        written = row["decision"].strip().lower()
+        if not written:
+            continue
+        verdict = VERDICTS.get(written)
+        if verdict is None:
+            message = f"the decision '{row['decision']}' is neither 'same' nor 'different'; or leave it empty"
+            raise FormatError(str(path), number, message)
+        decisions.append(
+            Decision(
+                *(row["name"], row["other"], verdict),
+                *(row.get("type", ""), row.get("other_type", ""), row.get("other_node_id", "")),
+            )
+        )
+    return decisions
+
+
+def _read_rows(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    with path.open("rb") as file:
+        lines = read_text_lines(file, str(path))
+        _, header = next(lines, (1, ""))
+        columns = header.split("\t")
+        missing = [column for column in needed if column not in columns]
+        if missing:
+            raise FormatError(
+                str(path), 1, f"the column {', '.join(missing)} is missing; the header is: {header[:200]}"
+            )
+        for number, text in lines:
+            if text.strip():
+                cells = text.split("\t")
+                yield number, dict(zip(columns, cells + [""] * (len(columns) - len(cells)), strict=False))
 
 
 BATCH = 32  # Questions that the function gets at once, at most

@@ -8,10 +8,10 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
@@ -20,23 +20,24 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
-from pearl_qdrant.resolution.names import CanonicalNames, Forms, free_id, gather, key_of
+from pearl_qdrant.resolution.names import CanonicalNames, Forms, NameRecord, free_id, gather, key_of, read_names
 from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
-from pearl_qdrant.resolution.records import Decision, NameRecord, ResolvedName, ReviewPair, read_decisions, read_names
 from pearl_qdrant.resolution.resolution import (
     DEFAULT_BUDGET,
+    Decision,
     Judge,
     Resolution,
+    ResolvedName,
+    ReviewPair,
     apply_judge,
     apply_to_nodes,
     in_order_of_change,
+    read_decisions,
 )
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from pearl_qdrant.encoder.protocol import Encoder
-    from pearl_qdrant.linking.linker import EntityLinker
-
+    from typing_extensions import Unpack
 
 PathLike = str | os.PathLike[str]
 TypeMode = Literal["hard", "off"]
@@ -44,35 +45,11 @@ TypeMode = Literal["hard", "off"]
 DEFAULT_PRECISION = 0.98  # Share of the merges that are right where nothing else is wanted
 
 
-def resolve(  # long: each of its arguments has its line and its text
-    names: Iterable[str | NameRecord] | PathLike,
-    *,
-    linker: EntityLinker | None = None,
-    collection: str | Sequence[str] | None = None,
-    store: str | None = None,
-    encoder: Encoder | None = None,
-    model: str | None = None,
-    device: str = DEFAULT_DEVICE,
-    type_mode: TypeMode = "hard",
-    precision: float = DEFAULT_PRECISION,
-    propose: bool = False,
-    link_threshold: float | None = None,
-    previous: Resolution | Iterable[ResolvedName] | PathLike | None = None,
-    decisions: Iterable[Decision] | PathLike = (),
-    judge: Judge | None = None,
-    judge_budget: int = DEFAULT_BUDGET,
-    judge_cache: PathLike | None = None,
-) -> Resolution:
-    """Find the names of one entity, and give each a node.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolveOptions:
+    """How names are resolved.
 
-    Names that a collection knows get the id of its entity. The others are clustered among themselves: average linkage
-    of the probabilities of pairs, where types, numbers, opposites and decisions forbid merges, and every name agrees
-    with the name that its node is called by. The result does not depend on the order of the names. Raises FormatError
-    if a file cannot be read as what it should be; ValueError if `precision` or a threshold is not in [0, 1], both
-    `linker` and `collection` are given, or the judge gives another answer than it should.
-
-    Args:
-        names: Strings or records, as any iterable; or a file, see `files.read_names`.
+    Attributes:
         linker: Links names to its collections first. Default: no collection, or those that `collection` names.
         collection: Name of one or several collections to open read-only; an alternative to `linker`.
         store: Where they are; default as for `EntityLinker.open`.
@@ -81,30 +58,92 @@ def resolve(  # long: each of its arguments has its line and its text
         device: Device of the encoder.
         type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`names.py`);
             "off" ignores types.
-        precision: Share of the merges that should be right, in [0, 1]; what is less certain is asked.
+        precision: Share of the merges that should be right, in [0, 1]; what is less certain goes to the review.
         propose: Merge nothing; what would have been merged is asked.
         link_threshold: Least probability of a link to the collection; default is the linker's.
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
             it has counted the very same names already, they are not counted again.
         decisions: What a person decided, or the file of a review with its column `decision` filled in.
-        judge: A function that decides the pairs for review, in batches (`judging.py`); a language model can do so.
+        judge: A function that decides the pairs for review, in batches; a language model can do so.
         judge_budget: Pairs that it gets, at most.
         judge_cache: File of its answers, by the content of the questions.
+
+    Raises:
+        ValueError: If `precision` or a threshold is not in [0, 1], or both `linker` and `collection` are given.
     """
-    check_threshold(precision)
-    check_threshold(link_threshold)
-    if type_mode not in ("hard", "off"):
-        raise ValueError(f"type_mode is 'hard' or 'off', not {type_mode!r}")
-    if linker is not None and collection is not None:
-        raise ValueError("give either an open linker, or the name of a collection")
-    earlier = _earlier(previous)
+
+    linker: EntityLinker | None = None
+    collection: str | Sequence[str] | None = None
+    store: str | None = None
+    encoder: Encoder | None = None
+    model: str | None = None
+    device: str = DEFAULT_DEVICE
+    type_mode: TypeMode = "hard"
+    precision: float = DEFAULT_PRECISION
+    propose: bool = False
+    link_threshold: float | None = None
+    previous: Resolution | Iterable[ResolvedName] | PathLike | None = None
+    decisions: Iterable[Decision] | PathLike = ()
+    judge: Judge | None = None
+    judge_budget: int = DEFAULT_BUDGET
+    judge_cache: PathLike | None = None
+
+    def __post_init__(self) -> None:
+        check_threshold(self.precision)
+        check_threshold(self.link_threshold)
+        if self.type_mode not in ("hard", "off"):
+            raise ValueError(f"type_mode is 'hard' or 'off', not {self.type_mode!r}")
+        if self.linker is not None and self.collection is not None:
+            raise ValueError("give either an open linker, or the name of a collection")
+
+
+class ResolveKeywords(TypedDict, total=False):
+    """The fields of `ResolveOptions` as keyword arguments."""
+
+    linker: EntityLinker | None
+    collection: str | Sequence[str] | None
+    store: str | None
+    encoder: Encoder | None
+    model: str | None
+    device: str
+    type_mode: TypeMode
+    precision: float
+    propose: bool
+    link_threshold: float | None
+    previous: Resolution | Iterable[ResolvedName] | PathLike | None
+    decisions: Iterable[Decision] | PathLike
+    judge: Judge | None
+    judge_budget: int
+    judge_cache: PathLike | None
+
+
+def resolve(
+    names: Iterable[str | NameRecord] | PathLike,
+    options: ResolveOptions | None = None,
+    **keywords: Unpack[ResolveKeywords],
+) -> Resolution:
+    """Find the names of one entity, and give each a node.
+
+    Names that a collection knows get the id of its entity. The others are clustered among themselves: average linkage
+    of the probabilities of pairs, where types, numbers, opposites and decisions forbid merges, and every name agrees
+    with the name that its node is called by. The result does not depend on the order of the names. Raises FormatError
+    if a file cannot be read as what it should be; ValueError if an option is not valid, or the judge gives another
+    answer than it should.
+
+    Args:
+        names: Strings or records, as any iterable; or a file, see `names.read_names`.
+        options: A keyword overrides its field.
+    """
+    asked = replace(options or ResolveOptions(), **keywords)
+    linker, decisions = asked.linker, asked.decisions
+    earlier = _earlier(asked.previous)
     decided = read_decisions(Path(decisions)) if isinstance(decisions, (str, os.PathLike)) else list(decisions)
     with ExitStack() as stack:
-        if collection is not None:
-            from pearl_qdrant.linking.linker import EntityLinker
-
-            wanted = [collection] if isinstance(collection, str) else list(collection)
-            opened = EntityLinker.open(*wanted, store=store, model=model, device=device, read_only=True)
+        if asked.collection is not None:
+            wanted = [asked.collection] if isinstance(asked.collection, str) else asked.collection
+            opened = EntityLinker.open(
+                *wanted, store=asked.store, model=asked.model, device=asked.device, read_only=True
+            )
             linker = stack.enter_context(opened)
         records: Iterable[str | NameRecord]
         if isinstance(names, os.PathLike) or (
@@ -116,32 +155,34 @@ def resolve(  # long: each of its arguments has its line and its text
             raise TypeError(f"names is one string that is no file: {names[:80]!r}; pass a list of names")
         else:
             records = names
-        if type_mode == "off":
+        if asked.type_mode == "off":
             records = (one if isinstance(one, str) else replace(one, type="") for one in records)
         contexts: dict[tuple[str, str], str] = {}
-        if judge is not None:
+        if asked.judge is not None:
             records = _with_contexts(records, contexts)
         known = {(one.name, one.type): one.count for one in earlier.names}
         forms = gather(records, known=known, inputs=earlier.inputs)
         assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
-            assignment.link(linker, link_threshold)
-        found = assignment.cluster(lambda: _encoder(encoder, linker, model, device), precision)
-        if propose:
+            assignment.link(linker, asked.link_threshold)
+        found = assignment.cluster(lambda: _encoder(asked, linker), asked.precision)
+        if asked.propose:
             found = found.proposed(earlier.names)
-        elif judge is not None:
-            found = apply_judge(found, judge, budget=judge_budget, cache=judge_cache, descriptions=contexts)
+        elif asked.judge is not None:
+            found = apply_judge(
+                found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache, descriptions=contexts
+            )
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
 
 
-def _encoder(encoder: Encoder | None, linker: EntityLinker | None, model: str | None, device: str) -> Encoder:
-    if encoder is not None:
-        return encoder
+def _encoder(asked: ResolveOptions, linker: EntityLinker | None) -> Encoder:
+    if asked.encoder is not None:
+        return asked.encoder
     if linker is not None:
         return linker.encoder
     from pearl_qdrant.encoder.loading import load_encoder
 
-    return load_encoder(model or DEFAULT_MODEL, device=device)
+    return load_encoder(asked.model or DEFAULT_MODEL, device=asked.device)
 
 
 def _earlier(previous: Resolution | Iterable[ResolvedName] | PathLike | None) -> Resolution:
@@ -232,9 +273,7 @@ class Assignment:
         return found
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
-        """Cluster what has no entity, and return all names with their nodes; the encoder is loaded if there is
-        something to cluster.
-        """
+        """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
         known = self._of_form
         together = self._together_with_entities()
         is_open = (
@@ -376,9 +415,7 @@ class Assignment:
 
 
 def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
-    """Pairs in two nodes that may be one, those whose decision changes most first; of two nodes only their most
-    probable pair.
-    """
+    """Of each two nodes that may be one, the most probable pair; those whose decision changes most first."""
     by_name = {(one.name, one.type): one for one in names}
     given = Counter[str]()
     for one in names:

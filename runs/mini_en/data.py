@@ -12,7 +12,7 @@ from recipe_tables import read_texts
 from mini_en.examples import (
     ExampleSource,
     alias_examples,
-    held_out_aliases,
+    held_out_strings,
     held_out_typed,
     number_examples,
     prepositional_examples,
@@ -52,10 +52,7 @@ def read_sources(data: Path, wordnet: Path, rng: random.Random, shares: Shares) 
     """Read all training examples; each source has its share of a batch as weight."""
     bases = sorted((data / "kb" / "biomedical").glob("*.tsv"))
     general = data / "kb" / "general.tsv"
-    held_out: set[str] = set()
-    for path in (*sorted((data / "alias_pairs").glob("*.tsv")), general, *bases):
-        held_out |= held_out_aliases(path)
-
+    held_out = held_out_strings(data)
     synsets = wordnet_examples(wordnet)
     biomedical = [e for path in bases for e in alias_examples(path, kb=path.stem, entity_types=("OTHER",))]
     named = alias_examples(general, kb="general")

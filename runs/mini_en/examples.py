@@ -66,6 +66,16 @@ def held_out_aliases(path: Path) -> set[str]:
     return held
 
 
+def held_out_strings(data: Path) -> set[str]:
+    """Those of all tables."""
+    tables = [
+        *(data / "alias_pairs").glob("*.tsv"),
+        data / "kb" / "general.tsv",
+        *(data / "kb" / "biomedical").glob("*"),
+    ]
+    return set[str]().union(*map(held_out_aliases, tables))
+
+
 def types_of_names(path: Path, sources: tuple[str, ...] = ("",)) -> dict[str, set[str]]:
     """All types of each name of a table; of rows of which a source begins with one of these."""
     types: dict[str, set[str]] = {}

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from mini_en.examples import ExampleSource, held_out_aliases, without_strings
+from mini_en.examples import ExampleSource, held_out_strings, without_strings
 from mini_en.sources import all_plain, first_sources, further_sources
 from recipe_tables import read_tsv
 
@@ -73,13 +73,7 @@ def read_sources(data: Path, wordnet: Path) -> tuple[list[ExampleSource], list[E
     held_out = held_out_names(entities, (*DEVELOPMENT_SPLITS, *TEST_SPLITS))
     english = first_sources(data, wordnet)
     english += further_sources(data, english)
-    tables = (
-        *(data / "alias_pairs").glob("*.tsv"),
-        data / "kb" / "general.tsv",
-        *(data / "kb" / "biomedical").glob("*"),
-    )
-    for path in tables:
-        held_out |= held_out_aliases(path)
+    held_out |= held_out_strings(data)
     rng = random.Random(43)
     by_kind: dict[str, list[Example]] = {kind: [] for kind in WEIGHTS}
     for entity in entities:

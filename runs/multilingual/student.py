@@ -32,7 +32,7 @@ from multilingual.joint import mostly_latin
 from multilingual.packed import POSITIONS, Arrays, pack_blocks, pack_rows, unpack
 from multilingual.student_names import Ints, Names, Pairs, Tokens, draw_plain, encode, tokenise
 from multilingual.student_network import Encoder, English, blocks
-from pearl_qdrant.encoder.runtime.network import new_type_head
+from pearl_qdrant.encoder.runtime.torch_runtime import new_type_head
 from training.finetune.losses import MASKED_LOGIT, nt_xent, summed_type_loss
 
 Rates = Sequence[tuple[list[Tensor], float]]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from multilingual.packed import POSITIONS, Arrays
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig, read_character_table
-from pearl_qdrant.encoder.runtime.network import join_parts
+from pearl_qdrant.encoder.runtime.torch_runtime import join_parts
 
 
 def blocks(table: Tensor) -> Tensor:

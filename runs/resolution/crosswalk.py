@@ -24,12 +24,11 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from page_tables import page_option, write_rows
-from recipe_tables import read_tsv
+from recipe_tables import exact_synonyms, page_option, read_tsv, write_rows
 
 from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant import crosswalk as evidence
-from pearl_qdrant.cells import join_list, split_list
+from pearl_qdrant.cells import join_list
 from pearl_qdrant.crosswalk import assign
 from pearl_qdrant.lexical.ngrams import fold_name
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
@@ -52,10 +51,7 @@ class Gold:
 def entities(data: Path, stem: str) -> Iterator[Entity]:
     """Entities with their EXACT synonyms."""
     for row in read_tsv(data / "kb" / "biomedical" / f"{stem}.tsv"):
-        aliases = split_list(row.get("aliases") or "")
-        scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
-        exact = (alias for alias, scope in zip(aliases, scopes, strict=False) if scope == "EXACT")
-        yield Entity(row["id"], row["name"], tuple(dict.fromkeys(exact)))
+        yield Entity(row["id"], row["name"], tuple(dict.fromkeys(exact_synonyms(row))))
 
 
 def is_missing(mondo_id: str) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from multilingual.names import held_out_names, read_entities
-from recipe_tables import read_tsv
+from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.protocol import Encoder
@@ -65,10 +65,8 @@ def _biomedical(data: Path, *, all_diseases: bool) -> Iterator[_Entity]:
         if path.stem in SAME_DISEASES and not all_diseases:
             continue
         for row in read_tsv(path):
-            aliases = split_list(row.get("aliases") or "")
-            scopes = (row.get("alias_scopes") or "").split("|") if row.get("alias_scopes") else ["EXACT"] * len(aliases)
-            exact = [a for a, scope in zip(aliases, scopes, strict=False) if scope == "EXACT"]
-            yield _Entity(f"{path.stem}:{row['id']}", tuple(dict.fromkeys((row["name"], *exact))), "")
+            names = dict.fromkeys((row["name"], *exact_synonyms(row)))
+            yield _Entity(f"{path.stem}:{row['id']}", tuple(names), "")
 
 
 def _in_splits(entities: Iterator[_Entity], splits: range) -> list[_Entity]:

@@ -34,11 +34,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.resolution.clusters import CERTAIN, FORBIDDEN, PairTable, cluster_names
-from pearl_qdrant.resolution.names import Forms, gather, key_of
+from pearl_qdrant.resolution.names import Forms, NameRecord, gather, key_of
 from pearl_qdrant.resolution.pairs.comparison import Comparison, pack_pairs, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import CONTRADICTED, FEATURES, POSSIBLE, contradictions
 from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, probability_of
-from pearl_qdrant.resolution.records import NameRecord
 from pearl_qdrant.settings import DEFAULT_MODEL
 from resolution.data import GoldName, graph_sets, near_words, training_sets, world_names
 from training.examples.example import TRAIN_SPLITS

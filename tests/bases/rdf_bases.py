@@ -1,4 +1,4 @@
-"""Small bases in RDF, made up for the tests, and how they are read."""
+"""Small bases in RDF and OBO, made up for the tests, and how they are read."""
 
 from __future__ import annotations
 
@@ -62,6 +62,56 @@ OWL = """<?xml version="1.0"?>
 </rdf:RDF>
 """
 
+TOES = r"""format-version: 1.2
+default-namespace: made_up
+! a comment of its own
+ontology: toes
+
+[Term]
+id: MADE:0001 ! sore left toe
+name: sore \"left\" toe {source="MADE:x", note="a \"b\", {c}"} ! the {left} one
+alt_id: MADE:0901
+def: "A toe\nthat hurts." [MADE:curator, "x" "y"] {source="z"}
+comment: not of interest
+synonym: "toe pain, left" EXACT []
+synonym: "a \"toe\" ! that \\ hurts" EXACT layperson [MADE:a, MADE:b] {d="e"} ! why
+synonym: "hurting foot" BROAD [MADE:curator]
+synonym: "no scope" []
+xref: OTHER:77 {source="MADE:curator"} ! other
+xref: OTHER:78
+is_a: MADE:0002 {source="q"} ! sore toe
+is_a: MADE:0004
+
+[Term]
+id: MADE:0002
+name: sore toe
+namespace: complaint
+is_a: MADE:0003 ! sore thing
+
+[Term]
+id: MADE:0003
+name: sore thing! {really}
+is_a: MADE:0002 ! a cycle
+
+[Term]
+id: MADE:0004
+name: left thing
+
+[Term]
+id: MADE:0005
+name: obsolete toe
+is_a: MADE:0001
+is_obsolete: true
+replaced_by: MADE:0002
+
+[Term]
+id: OTHER:stub
+
+[Typedef]
+id: part_of
+name: part of
+"""
+
 OBO = """format-version: 1.2
 ontology: made
 
@@ -99,39 +149,63 @@ id: part_of
 name: part of
 """
 
-GRAPH = json.dumps(
-    {
-        "graphs": [
-            {
-                "nodes": [
-                    {
-                        "id": f"http://purl.obolibrary.org/obo/MADE_{i}",
-                        "lbl": f"toe {i}",
-                        "type": "CLASS",
-                        "meta": {
-                            "synonyms": [
-                                {"pred": "hasExactSynonym", "val": "é"},
-                                {"pred": "hasBroadSynonym", "val": "b"},
-                            ],
-                            "definition": {"val": "It hurts."},
-                            "deprecated": i == 5,
-                        },
-                    }
-                    for i in range(7)
-                ],
-                "edges": [
-                    {
-                        "sub": f"http://purl.obolibrary.org/obo/MADE_{i}",
-                        "pred": "is_a",
-                        "obj": f"http://purl.obolibrary.org/obo/MADE_{i * 3 % 7}",
-                    }
-                    for i in range(7)
-                ],
-            }
-        ]
-    },
-    indent=1,
-)
+SPACE = "http://purl.obolibrary.org/obo/"
+IN_OBO = "http://www.geneontology.org/formats/oboInOwl#"
+
+
+def node(local: str, name: str | None, kind: str | None = "CLASS", **meta: Any) -> dict[str, Any]:
+    """A node of a graph."""
+    found: dict[str, Any] = {"id": SPACE + local, "meta": meta}
+    return found | ({"lbl": name} if name else {}) | ({"type": kind} if kind else {})
+
+
+def edge(child: str, parent: str, pred: str = "is_a") -> dict[str, str]:
+    """An edge of a graph."""
+    return {"sub": SPACE + child, "pred": pred, "obj": SPACE + parent}
+
+
+NODES = [
+    node(
+        "MADE_0001",
+        "sore left toe",
+        definition={"val": "A toe that hurts.", "xrefs": ["x:y"]},
+        comments=["not of interest"],
+        synonyms=[
+            {"pred": "hasExactSynonym", "val": "toe pain, left", "xrefs": []},
+            {"pred": "hasBroadSynonym", "val": "hurting foot"},
+            {"pred": "hasRelatedSynonym", "val": "toe ache"},
+        ],
+        xrefs=[{"val": "OTHER:77"}],
+        basicPropertyValues=[
+            {"pred": IN_OBO + "hasAlternativeId", "val": "MADE:0901"},
+            {"pred": IN_OBO + "hasOBONamespace", "val": "made_up"},
+        ],
+    ),
+    node("MADE_0002", "sore toe"),
+    node("MADE_0003", "sore thing"),
+    node(
+        "MADE_0005",
+        "obsolete toe",
+        deprecated=True,
+        basicPropertyValues=[{"pred": SPACE + "IAO_0100001", "val": SPACE + "MADE_0002"}],
+    ),
+    node("OTHER_0001", None),
+    node("BFO_0000050", "part of", "PROPERTY"),
+    node("MADE_0009", "the toe of Anna", "INDIVIDUAL"),
+]
+EDGES = [
+    edge("MADE_0001", "MADE_0002"),
+    edge("MADE_0002", "MADE_0003"),
+    edge("MADE_0001", "MADE_0003", SPACE + "BFO_0000050"),
+]
+
+
+def graph(nodes: Any = NODES, edges: Any = EDGES, **more: Any) -> str:
+    """A document with one graph."""
+    return json.dumps(
+        {"meta": {}, "graphs": [{"id": SPACE + "made.json", "meta": {}, **more, "nodes": nodes, "edges": edges}]}
+    )
+
 
 TERMS = [
     Entity(

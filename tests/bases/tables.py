@@ -7,12 +7,16 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 from pyarrow import feather, parquet
+from standard_input import given_input
 
+from ingest.base.format import ReadOptions
 from ingest.base.reader import Reader, scan
 from ingest.io.report import ReadReport
+from ingest.readers.table import TableReader
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
 
@@ -85,6 +89,13 @@ def written_tables() -> dict[str, bytes]:
     return contents
 
 
+def read_text(kind: str, content: str | bytes, report: ReadReport | None = None, **options: Any) -> list[Entity]:
+    """Entities of a text that comes through standard input; options as of `ReadOptions`."""
+    data = content if isinstance(content, bytes) else content.encode()
+    with given_input(data, TableReader, ["-"], ReadOptions(**options), kind=kind) as reader:
+        return list(reader.read(report or ReadReport()))
+
+
 def check_reads_or_refuses(open_reader: Callable[[], Reader]) -> None:
     """An input ends in entities and counted skips, with scanning and reading agreed, or in an error about the input."""
     report = ReadReport(max_errors=None)
@@ -101,42 +112,30 @@ def check_reads_or_refuses(open_reader: Callable[[], Reader]) -> None:
 
 
 def workbook(path: Path, sheets: dict[str, list[list[object]]]) -> Path:
-    """A workbook with text and numbers in its cells, as few parts as xlsx allows."""
+    """A workbook with text and numbers in its cells, as few parts as its reader wants."""
     kind = "http://schemas.openxmlformats.org"
-    parts = {
-        "[Content_Types].xml": f'<Types xmlns="{kind}/package/2006/content-types"><Default Extension="rels" '
-        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Default Extension="xml" '
-        'ContentType="application/xml"/></Types>',
-        "_rels/.rels": f'<Relationships xmlns="{kind}/package/2006/relationships"><Relationship Id="r1" '
-        f'Type="{kind}/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'<workbook xmlns="{kind}/spreadsheetml/2006/main" xmlns:r="{kind}/officeDocument/2006/'
-        'relationships"><sheets>'
-        + "".join(f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(sheets, 1))
-        + "</sheets></workbook>",
-        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{kind}/package/2006/relationships">'
-        + "".join(
-            f'<Relationship Id="r{i}" Type="{kind}/officeDocument/2006/relationships/worksheet" '
-            f'Target="worksheets/sheet{i}.xml"/>'
-            for i, _ in enumerate(sheets, 1)
-        )
-        + "</Relationships>",
-    }
-    for i, rows in enumerate(sheets.values(), 1):
-        cells = "".join(
-            "<row>"
-            + "".join(
-                f"<c><v>{cell}</v></c>"
-                if isinstance(cell, (int, float))
-                else f'<c t="inlineStr"><is><t>{cell}</t></is></c>'
-                for cell in row
-            )
-            + "</row>"
-            for row in rows
-        )
-        parts[f"xl/worksheets/sheet{i}.xml"] = (
-            f'<worksheet xmlns="{kind}/spreadsheetml/2006/main"><sheetData>{cells}</sheetData></worksheet>'
-        )
+    links, package = f"{kind}/officeDocument/2006/relationships", f'xmlns="{kind}/package/2006/relationships"'
+    parts = {"[Content_Types].xml": "<Types/>"}
+    book = f'<Relationship Id="r" Type="{links}/officeDocument" Target="xl/workbook.xml"/>'
+    parts["_rels/.rels"] = f"<Relationships {package}>{book}</Relationships>"
+    named = "".join(f'<sheet name="{name}" sheetId="{i}" r:id="r{i}"/>' for i, name in enumerate(sheets))
+    main = f'xmlns="{kind}/spreadsheetml/2006/main"'
+    parts["xl/workbook.xml"] = f'<workbook {main} xmlns:r="{links}"><sheets>{named}</sheets></workbook>'
+    targets = "".join(
+        f'<Relationship Id="r{i}" Type="{links}/worksheet" Target="worksheets/{i}.xml"/>' for i, _ in enumerate(sheets)
+    )
+    parts["xl/_rels/workbook.xml.rels"] = f"<Relationships {package}>{targets}</Relationships>"
+    for i, rows in enumerate(sheets.values()):
+        cells = [[cell_of(cell) for cell in row] for row in rows]
+        data = "".join(f"<row>{''.join(row)}</row>" for row in cells)
+        parts[f"xl/worksheets/{i}.xml"] = f"<worksheet {main}><sheetData>{data}</sheetData></worksheet>"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in parts.items():
             archive.writestr(name, content)
     return path
+
+
+def cell_of(value: object) -> str:
+    """A cell of a sheet."""
+    is_number = isinstance(value, (int, float))
+    return f"<c><v>{value}</v></c>" if is_number else f'<c t="inlineStr"><is><t>{value}</t></is></c>'

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from rdf_bases import read as read_base
 from standard_input import given_input
 
 from ingest.base.format import ReadOptions
-from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataReader
 from pearl_qdrant.records import Entity
@@ -81,11 +79,7 @@ ADA = item(
 
 def read_truthy(data: bytes, report: ReadReport | None = None, **options: Any) -> list[Entity]:
     """Entities of truthy triples; options as of `ReadOptions`."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "truthy.nt"
-        path.write_bytes(data)
-        with open_reader([path], "rdf", ReadOptions(**options)) as reader:
-            return list(reader.read(report if report is not None else ReadReport()))
+    return read_base(data, "truthy.nt", report or ReadReport(), "rdf", **options)
 
 
 def wd(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +92,19 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
     rows = [f"{name}x\t{key}" for name, key in names] + [f"qqq {i} zzz\tNIL" for i in range(20)]
     path.write_text("\n".join(rows), encoding="utf-8")
 
-    done = run("calibrate", "--pairs", str(path), "--precision", "0.5", "--nil-share", "0.4", "--json")
+    fitted = calibrate_collection("base", path, store=str(ingested), precision=0.5, nil_share=0.4, dry_run=True)
+    assert (fitted.fit.n_nil, round(fitted.fit.nil_share, 4)) == (20, 0.4)
+    (labelled,) = (change for change in fitted.changes if change.kind == "labelled")
+    assert labelled.n == fitted.fit.after.n
+    assert asdict(labelled.after) == pytest.approx({"right": 0.6, "wrong": 0.0, "nil": 0.4}, abs=0.02)
+    done = run("calibrate", "--pairs", str(path), "--precision", "0.5", "--json")
 
     assert done.status == 0, done.err
     (record,) = done.lines()
-    assert (record["fitted_on"], record["nil_mentions"], record["nil_share"]) == ("pairs", 20, 0.4)
+    assert (record["fitted_on"], record["nil_mentions"]) == ("pairs", 20)
     stored = manifest_calibration(ingested)
     assert stored is not None
     assert (stored.features is not None) == record["ranking_fitted"]
-    (labelled,) = (change for change in record["changes"] if change["kind"] == "labelled")
-    assert labelled["n"] == record["mentions"]
-    assert labelled["after"] == pytest.approx({"right": 0.6, "wrong": 0.0, "nil": 0.4}, abs=0.02)
 
 
 def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:

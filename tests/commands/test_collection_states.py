@@ -10,6 +10,8 @@ from cli_runner import Run
 from edge_cases import copy_files
 from linker_base import ENTITIES, fill
 
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.errors import IncompleteError
 from pearl_qdrant.store.edge.store import EdgeStore
 
 
@@ -38,9 +40,9 @@ WARNING = "Collection 'part' is incomplete, so answers may be missing or wrong: 
 
 @pytest.mark.parametrize("words", [("link", "NYTimes"), ("annotate", "NYTimes is here.")])
 def test_an_incomplete_collection_is_a_warning_or_an_error(
-    loaded: Run, caplog: pytest.LogCaptureFixture, words: tuple[str, ...]
+    loaded: Run, caplog: pytest.LogCaptureFixture, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """The answer is on stdout, the warning on stderr with what to do; with --strict there is no answer."""
+    """The answer is on stdout, the warning on stderr with what to do; in Python it can be an error."""
     found = loaded(*words, "--collection", "part", "--threshold", "0", "--json")
     assert found.status == 0
     assert WARNING in caplog.text  # which a command shows on stderr
@@ -48,14 +50,13 @@ def test_an_incomplete_collection_is_a_warning_or_an_error(
     assert all(str(line["warnings"]).count(WARNING) == 1 for line in found.lines())
     assert WARNING not in loaded(*words, "--collection", "part", "--threshold", "0").out
 
-    refused = loaded(*words, "--collection", "part", "--strict")
-    assert (refused.status, refused.out) == (1, "")
-    assert WARNING in refused.err
+    with pytest.raises(IncompleteError, match=WARNING):
+        EntityLinker.open("part", store=str(tmp_path / "store"), strict=True)
 
 
 def test_a_complete_collection_says_nothing(loaded: Run) -> None:
     """Without a problem there is no message, and the records have no field for warnings."""
-    found = loaded("link", "NYTimes", "--collection", "whole", "--strict", "--json")
+    found = loaded("link", "NYTimes", "--collection", "whole", "--json")
     assert (found.status, found.err) == (0, "")
     assert "warnings" not in found.lines()[0]
 

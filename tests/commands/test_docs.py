@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
-from page_tables import write_rows
+from recipe_tables import write_rows
 
 from pearl_qdrant.cli import cli
 

@@ -262,7 +262,7 @@ SHOWN: list[tuple[int, tuple[str, ...]]] = [
     (0, ("link", "--file", "mentions.txt", *TWICE)),
     (0, ("annotate", "--file", "text.txt", *TWICE, "--nil", "--on-tie", "first")),
     (0, ("annotate", "--file", "text.txt", *TWICE, "--json")),
-    (0, ("annotate", names("Twin"), *TWICE, "--context", names("context"))),
+    (0, ("annotate", names("Twin"), *TWICE)),
     (0, ("entities", "show", names("id"), "--collection", "base")),
     (0, ("entities", "show", names("id"), "--collection", "base", "--json")),
     (0, ("collections", "list")),
@@ -278,7 +278,6 @@ SHOWN: list[tuple[int, tuple[str, ...]]] = [
     (0, ("ingest", "base.tsv", "--dry-run", "--json")),
     (0, ("resolve", "mentions.txt", "--collection", "base", "--model", "model")),
     (0, ("crosswalk", "base.tsv", "base")),
-    (0, ("demo", "--collection", "base")),
 ]
 """Commands that show contents of the base."""
 
@@ -332,6 +331,7 @@ REFUSED: list[tuple[str, ...]] = [
     ("train", "fit", "--corpus", f"/none/{EVIL}"),
     ("train", "head", f"/none/{EVIL}"),
     ("train", "refresh", f"/none/{EVIL}", "--out", "model2"),
+    ("demo", "--store", f"ftp://{EVIL}"),
     ("serve", "--collection", names("c"), "--store", f"/none/{EVIL}", "--api-keys", f"/none/{EVIL}"),
     ("mcp", "--collection", names("c")),
     ("resolve", f"/none/{EVIL}"),

@@ -242,10 +242,10 @@ def test_paraphrases_and_synonyms_are_made_by_commands(run: Run, t5: Path, tmp_p
     vectors = tmp_path / "tiny.vec"
     vectors.write_text("car 1 0\nheart 1 0.1\nattack 0 1\n", encoding="utf-8")
 
-    made = run("train", "paraphrase", str(tmp_path), "--model", str(t5), "--variants", "2")
+    made = run("train", "paraphrase", str(tmp_path), "--model", str(t5))
     assert made.status == 0, made.err
     assert "2 phrases written" in made.out
-    made = run("train", "synonyms", str(tmp_path), "--vectors", str(vectors), "--threshold", "0.9")
+    made = run("train", "synonyms", str(tmp_path), "--vectors", str(vectors))
     assert made.status == 0, made.err
     assert {open_augmenter([tmp_path])("car", random.Random(i)) for i in range(30)} >= {"heart"}
 

@@ -121,12 +121,13 @@ def test_the_command_writes_tables(run: Run, store: Path, tmp_path: Path) -> Non
     base = tmp_path / "ours.tsv"
     base.write_text("id\tname\nX:2\theart attack\nX:3\tzzzz qqqq\n")
     out, sssom = tmp_path / "out.tsv", tmp_path / "out.sssom.tsv"
-    written = ("--out", str(out), "--sssom", str(sssom), "--license", "https://example.org/licence")
+    written = ("--out", str(out), "--sssom", str(sssom))
     done = run("crosswalk", str(base), "base", "--store", str(store), *written)
     assert done.status == 0, done.err
     assert "2 entities, 1 found, 1 NIL" in done.err
     assert [line.split("\t")[2] for line in out.read_text().splitlines()] == ["object_id", "mi", ""]
     assert [line.split("\t")[3] for line in sssom.read_text().splitlines() if line.startswith("X:")] == ["base:mi"]
+    Crosswalk(MATCHES, "doid", "mondo").write_sssom(sssom, license_url="https://example.org/licence")
     assert '#license: "https://example.org/licence"' in sssom.read_text().splitlines()
     printed = run("crosswalk", "ours", "base", "--store", str(store), "--json", "--threshold", "0.99")
     assert len([json.loads(line) for line in printed.out.splitlines()]) == len(OURS)

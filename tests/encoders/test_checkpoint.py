@@ -6,12 +6,17 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import tiny_models
-from safetensors.numpy import load_file
+from onnx import numpy_helper
+from safetensors.numpy import load_file, save_file
+from tiny_models import as_sentence_transformers, bert_graph, make_bert, make_pearl, write_json
 
+from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.checkpoint import (
     HEAD_FILE,
     ONNX_FILE,
@@ -22,8 +27,8 @@ from pearl_qdrant.encoder.checkpoint import (
     seal,
 )
 from pearl_qdrant.encoder.loading import find_model, list_models, load_encoder, shipped_names
-from pearl_qdrant.encoder.write_checkpoint import verify
-from pearl_qdrant.errors import CheckpointError, ModelNotFoundError
+from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes, verify
+from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 
 
@@ -56,33 +61,30 @@ def test_a_written_checkpoint_verifies(written: Path) -> None:
     assert not list(written.glob("*.part"))
 
 
+def flipped(data: bytes) -> bytes:
+    """One bit is another."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", ONNX_FILE, HEAD_FILE, "1_Pooling/config.json"])
-def test_a_missing_file_is_named(folder: Path, name: str) -> None:
-    """The error says which file is missing."""
-    (folder / name).unlink()
-    with pytest.raises(CheckpointError, match="missing") as caught:
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (None, "missing"),
+        (lambda data: data[:-10], "truncated: {left:,} bytes, {size:,} expected"),
+        (flipped, "changed: SHA-256"),
+    ],
+)
+def test_a_damaged_file_is_named(
+    folder: Path, name: str, damage: Callable[[bytes], bytes] | None, message: str
+) -> None:
+    """The error says which file is missing, cut off (with both sizes), or changed by a single bit."""
+    path = folder / name
+    size = path.stat().st_size
+    path.unlink() if damage is None else path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=message.format(left=size - 10, size=size)) as caught:
         load_encoder(str(folder))
-    assert caught.value.path == str(folder / name)
-
-
-@pytest.mark.parametrize("name", ["tokenizer.json", ONNX_FILE, HEAD_FILE])
-def test_a_truncated_file_is_named_with_both_sizes(folder: Path, name: str) -> None:
-    """An interrupted download is not used as a model."""
-    data = (folder / name).read_bytes()
-    (folder / name).write_bytes(data[:-10])
-    with pytest.raises(CheckpointError, match=f"truncated: {len(data) - 10:,} bytes, {len(data):,} expected") as caught:
-        load_encoder(str(folder))
-    assert caught.value.path == str(folder / name)
-
-
-@pytest.mark.parametrize("name", ["config.json", ONNX_FILE, HEAD_FILE])
-def test_a_changed_file_is_refused(folder: Path, name: str) -> None:
-    """One flipped bit is enough for an error."""
-    data = bytearray((folder / name).read_bytes())
-    data[-1] ^= 1
-    (folder / name).write_bytes(data)
-    with pytest.raises(CheckpointError, match="changed: SHA-256"):
-        load_encoder(str(folder))
+    assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize(
@@ -95,23 +97,18 @@ def test_a_changed_file_is_refused(folder: Path, name: str) -> None:
         (HEAD_FILE, b"\x08\x00\x00\x00\x00\x00\x00\x00[1, 2,3]", "header cannot be read"),
         ("config.json", b"[1]", "not a JSON object"),
         ("config.json", b"{", "not valid JSON"),
+        ("tokenizer.json", b"{}", "not a readable tokenizer"),
+        *((PEARL_JSON, content, "pearl.json") for content in (None, b"", b"{", b"[]", b'"x"', b"\0")),
     ],
 )
-def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes, message: str) -> None:
+def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes | None, message: str) -> None:
     """A file of another format is refused even if its hash is right."""
-    (folder / name).write_bytes(content)
-    seal(folder)
+    (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+    if name != PEARL_JSON:
+        seal(folder)
     with pytest.raises(CheckpointError, match=message) as caught:
-        verify(folder)
+        load_encoder(str(folder)) if name == "tokenizer.json" else verify(folder)
     assert caught.value.path == str(folder / name)
-
-
-def test_a_foreign_tokenizer_is_refused(folder: Path) -> None:
-    """An invalid tokenizer.json gives a clear error when the model is loaded."""
-    (folder / "tokenizer.json").write_text("{}")
-    seal(folder)
-    with pytest.raises(CheckpointError, match="not a readable tokenizer"):
-        load_encoder(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -141,15 +138,6 @@ def test_an_inconsistent_pearl_json_is_refused(folder: Path, changes: dict[str, 
     edit(folder, **changes)
     with pytest.raises(CheckpointError, match=message):
         open_checkpoint(folder)
-
-
-@pytest.mark.parametrize("content", [None, "", "{", "[]", '"x"', "\x00"])
-def test_an_invalid_pearl_json_is_refused(folder: Path, content: str | None) -> None:
-    """A missing or invalid pearl.json gives a clear error, not a traceback of the JSON parser."""
-    path = folder / PEARL_JSON
-    path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(CheckpointError):
-        read_config(folder)
 
 
 def wider(folder: Path) -> None:
@@ -203,25 +191,10 @@ def test_adding_torch_weights_keeps_the_model_the_same(folder: Path, tmp_path: P
     assert hashes == {shipped.weights_hash}
 
 
-def test_another_form_of_a_model_can_carry_its_hash(folder: Path) -> None:
-    """An exported folder without ONNX still counts as the same model."""
-    original = read_config(folder).weights_hash
-    shutil.rmtree(folder / "onnx")
-    assert seal(folder).weights_hash != original
-    assert seal(folder, weights_hash=original).weights_hash == original
-    assert verify(folder).onnx_path is None
-
-
 def test_other_weights_are_another_model(written: Path, tmp_path: Path) -> None:
     """Two trainings never have the same hash, two copies of one training do."""
     hashes = [tiny_models.make_pearl(tmp_path / str(i), seed=seed).config.weights_hash for i, seed in enumerate((0, 1))]
     assert hashes[0] == read_config(written).weights_hash != hashes[1]
-
-
-def test_the_model_card_may_be_edited(folder: Path) -> None:
-    """README.md is not verified."""
-    (folder / "README.md").write_text("mine")
-    verify(folder)
 
 
 def test_models_are_found_by_name_and_folder(written: Path) -> None:
@@ -272,3 +245,246 @@ def test_a_hub_id_is_served_from_the_cache(hub_cache: Path, written: Path) -> No
         encoder = load_encoder(name)
         assert encoder.info.name == name
         assert encoder.encode(["aspirin"]).encodable.all()
+
+
+WEIGHTS = "model.safetensors"
+DEEP = "[" * 100_000 + "]" * 100_000
+DEEP_OBJECT = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain encoder with weights for torch, the same as a graph, and a checkpoint."""
+    root = tmp_path_factory.mktemp("models")
+    plain = as_sentence_transformers(make_bert(root / "torch"), prompt="query: ")
+    graph = Path(shutil.copytree(plain, root / "onnx"))
+    (graph / "onnx").mkdir()
+    onnx.save(bert_graph(load_file(graph / WEIGHTS), type_head=None), graph / ONNX_FILE)
+    (graph / WEIGHTS).unlink()
+    make_pearl(root / "pearl")
+    return root
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """Makes a copy of one of them to damage."""
+    return lambda kind: Path(shutil.copytree(made / kind, tmp_path / kind))
+
+
+def refusal(folder: Path, **words: Any) -> CheckpointError:
+    """The error of loading a model and encoding with it."""
+    with pytest.raises(CheckpointError) as caught:
+        load_encoder(str(folder), device="cpu", **words).encode(["new york", "aspirin"])
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "sentence_bert_config.json", "1_Pooling/config.json", "modules.json",
+             "tokenizer_config.json", "config_sentence_transformers.json"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "content", ["", "{", DEEP, DEEP_OBJECT, "[1]", '"text"', "1", "null"], ids=lambda text: text[:6] or "empty"
+)
+def test_an_invalid_settings_file_is_refused(copy: Callable[[str], Path], name: str, content: str) -> None:
+    """Invalid JSON, endlessly nested JSON and JSON of another kind are reported for every file that is read."""
+    folder = copy("onnx")
+    (folder / name).write_text(content)
+
+    assert refusal(folder).path == str(folder / name)
+
+
+@pytest.mark.parametrize(
+    "name, field, value",
+    [
+        ("config.json", "max_position_embeddings", [48]),
+        ("config.json", "model_type", {"name": "bert"}),
+        ("config.json", "pad_token_id", "none"),
+        ("sentence_bert_config.json", "max_seq_length", "many"),
+        ("sentence_bert_config.json", "do_lower_case", [True]),
+        ("tokenizer_config.json", "model_max_length", {"tokens": 16}),
+        ("config_sentence_transformers.json", "prompts", 3),
+        ("config_sentence_transformers.json", "prompts", {"query": ["query: "]}),
+        ("config_sentence_transformers.json", "default_prompt_name", ["query"]),
+        ("1_Pooling/config.json", "pooling_mode", 7),
+        ("1_Pooling/config.json", "include_prompt", "perhaps"),
+    ],
+)
+def test_a_setting_of_the_wrong_type_is_named(
+    copy: Callable[[str], Path], name: str, field: str, value: object
+) -> None:
+    """The message names the file and the field."""
+    folder = copy("onnx")
+    write_json(folder / name, {**json.loads((folder / name).read_text()), field: value})
+
+    error = refusal(folder)
+    assert error.path == str(folder / name)
+    assert f"field '{field}" in str(error)
+
+
+@pytest.mark.parametrize("field, value", [("do_lower_case", None), ("do_lower_case", 1), ("max_seq_length", "16")])
+def test_settings_written_in_another_way_are_understood(copy: Callable[[str], Path], field: str, value: object) -> None:
+    """A number as text, a flag as a number, and null have their obvious meaning."""
+    folder = copy("onnx")
+    path = folder / "sentence_bert_config.json"
+    write_json(path, {**json.loads(path.read_text()), field: value})
+
+    assert load_encoder(str(folder), device="cpu").encode(["new york"]).encodable.all()
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"max_position_embeddings": 4, "pad_token_id": 3, "model_type": "roberta"}, "leave no room"),
+        ({"model_type": None}, "transformers cannot load it"),
+        ({"num_attention_heads": 0}, "transformers cannot load it"),
+        ({"hidden_size": "wide"}, "transformers cannot load it"),
+        ({"vocab_size": 10**9}, "describes other shapes than the weights"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1,000,000,000"),
+    ],
+)
+def test_a_config_that_does_not_match_the_weights_is_refused(
+    copy: Callable[[str], Path], changes: dict[str, object], message: str
+) -> None:
+    """A wrong config.json gives an error, and builds nothing huge."""
+    folder = copy("torch")
+    path = folder / "config.json"
+    write_json(path, {**json.loads(path.read_text()), **changes})
+
+    assert message in str(refusal(folder))
+
+
+@pytest.mark.parametrize("path", ["../elsewhere", "/etc", "a\0b"])
+def test_modules_must_be_inside_the_folder(copy: Callable[[str], Path], path: str) -> None:
+    """A modules.json cannot name files elsewhere."""
+    folder = copy("onnx")
+    write_json(folder / "modules.json", [{"type": "models.Transformer", "path": path}])
+
+    assert "not a path inside the folder" in str(refusal(folder))
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def _shuffled_header(data: bytes) -> bytes:
+    return data[:8] + b"}" + data[9:]
+
+
+@pytest.mark.parametrize("damage", [_cut, _shuffled_header, lambda _: b"", lambda _: b"\x08" + bytes(7) + b"[" * 8])
+def test_damaged_weights_are_refused(copy: Callable[[str], Path], damage: Callable[[bytes], bytes]) -> None:
+    """A truncated or overwritten model.safetensors is an error, not a traceback."""
+    folder = copy("torch")
+    (folder / WEIGHTS).write_bytes(damage((folder / WEIGHTS).read_bytes()))
+
+    assert "cannot load it" in str(refusal(folder))
+
+
+@pytest.mark.parametrize("header", [DEEP_OBJECT, '{"a": {"shape": [Infinity], "data_offsets": [0, 1]}}'])
+def test_a_damaged_header_of_weights_is_refused(tmp_path: Path, header: str) -> None:
+    """The header of a safetensors file is not trusted."""
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header.encode())
+
+    with pytest.raises(CheckpointError, match="its header cannot be read"):
+        safetensors_shapes(path)
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_a_tokenizer_of_a_larger_model_is_refused(copy: Callable[[str], Path], tmp_path: Path, kind: str) -> None:
+    """Token ids beyond the embeddings are found at loading, not at the first name that has one."""
+    folder = copy(kind)
+    shutil.copy(make_bert(tmp_path / "larger", words=50) / "tokenizer.json", folder)
+
+    with pytest.raises(CheckpointError, match="another model"):
+        load_encoder(str(folder), device="cpu")
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_a_token_that_the_model_does_not_know_is_reported(copy: Callable[[str], Path], kind: str) -> None:
+    """A single huge id passes the check at loading, and is reported with the name that has it."""
+    folder = copy(kind)
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["model"]["vocab"]["aspirin"] = 999_999
+    write_json(path, tokenizer)
+
+    assert "up to id 999999" in str(refusal(folder))
+
+
+def test_a_regular_expression_that_takes_too_long_is_reported(copy: Callable[[str], Path]) -> None:
+    """A tokenizer panics if its regular expression takes too many steps; that becomes a normal error."""
+    folder = copy("onnx")
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["pre_tokenizer"] = {
+        "type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False
+    }  # fmt: skip
+    write_json(path, tokenizer)
+    encoder = load_encoder(str(folder), device="cpu", prefix="")
+
+    assert encoder.encode(["aspirin"]).encodable.all()
+    with pytest.raises(CheckpointError, match=r"cannot tokenise one of 1 names.*retry-limit") as caught:
+        encoder.encode(["a" * 100 + "!"])
+    assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"type": "WordPiece", "vocab": {"a": 4_000_000_000}},
+        {"type": "WordPiece", "vocab": {"a": -1, "b": 0}},
+        {"type": "Unigram", "vocab": [["\u2581a", 0], ["<0xZZ>", 0]]},
+        {"type": "Unigram", "vocab": [[], ["\u2581a", 0]]},
+        *(None, "", "{}", "[]", '{"model": {"vocab": {}}}', '{"model": {"vocab": 3}}'),
+    ],
+)
+def test_an_invalid_vocabulary_is_refused(tmp_path: Path, model: dict[str, object] | str | None) -> None:
+    """Ids too large for an array, invalid bytes, and a missing or invalid tokenizer.json are refused."""
+    path = tmp_path / "tokenizer.json"
+    if isinstance(model, dict):
+        write_json(path, {"model": model, "pre_tokenizer": {"type": "Metaspace"}})
+    elif model is not None:
+        path.write_text(model)
+
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: "):
+        read_character_table(path)
+
+
+def test_a_graph_that_cannot_run_is_refused(copy: Callable[[str], Path]) -> None:
+    """A graph may load and fail at the first name: here its table of positions has two rows."""
+    folder = copy("onnx")
+    graph = onnx.load(folder / ONNX_FILE)
+    (positions,) = [t for t in graph.graph.initializer if t.dims == [48, 32]]
+    positions.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(positions)[:2], positions.name))
+    onnx.save(graph, folder / ONNX_FILE)
+
+    error = refusal(folder)
+    assert error.path == str(folder / ONNX_FILE)
+    assert "cannot run" in str(error)
+
+
+@pytest.mark.parametrize("kind", ["torch", "onnx"])
+def test_weights_that_give_infinite_vectors_are_reported(copy: Callable[[str], Path], kind: str) -> None:
+    """One damaged bit can make a weight infinite; such vectors never reach a store or a ranking."""
+    folder = copy(kind)
+    weights = load_file((folder if kind == "torch" else copy("torch")) / WEIGHTS)
+    weights["encoder.layer.1.output.LayerNorm.weight"][:] = np.inf
+    if kind == "torch":
+        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    else:
+        onnx.save(bert_graph(weights, type_head=None), folder / ONNX_FILE)
+
+    with pytest.raises(ModelError, match="not finite"):
+        load_encoder(str(folder), device="cpu").encode(["new york"])
+
+
+def test_a_limit_below_the_special_tokens_is_the_models_fault(copy: Callable[[str], Path]) -> None:
+    """A wrong limit in a folder is an error of the model, not of an argument."""
+    folder = copy("onnx")
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    special = tokenizer["post_processor"]["single"]
+    tokenizer["post_processor"]["single"] = special[:1] * 20 + special
+    write_json(path, tokenizer)
+
+    assert "leaves no room beside its 22 special tokens" in str(refusal(folder))

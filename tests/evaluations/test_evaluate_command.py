@@ -16,11 +16,9 @@ from evaluation_data import OPTIONS, Letters, run_tasks, write_table
 
 from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 from training.evaluation.data import FolderData, HubData
-from training.evaluation.evaluate_model import evaluate_model
 from training.evaluation.methods import EncoderMethod, StringMethod
-from training.evaluation.run import as_record, evaluate, report_as_text, short_names
+from training.evaluation.run import as_record, evaluate, evaluate_model, report_as_text, short_names
 from training.evaluation.tasks import ON_REQUEST, TASKS, find_tasks
-from training.options import EvaluationOptions
 
 
 @pytest.mark.parametrize(
@@ -175,27 +173,10 @@ def test_a_model_without_a_head_skips_the_types(folder: Path) -> None:
     assert report.skipped == {"types_natural": "letters does not support types"}
 
 
-def test_the_json_record_has_the_documented_fields(folder: Path) -> None:
-    """It has model, tasks, metric, value, n, deviation, differences and the paper's figures."""
-    record: Any = as_record(run_tasks(folder, "conll", "autofj", baselines=[StringMethod("tfidf")]))
-
-    assert record["model"] == "letters"
-    assert list(record["tasks"]) == ["conll", "autofj"]
-    conll, autofj = record["tasks"]["conll"], record["tasks"]["autofj"]
-    assert conll["metric"].startswith("NMI")
-    assert conll["paper"]["PEARL-small"] == 48.7
-    assert conll["deviation"] == 0
-    assert autofj["n"] == 5
-    assert set(autofj["baselines"]["tfidf"]) >= {"value", "difference", "interval", "significant"}
-
-
 def test_methods_and_options_are_checked(folder: Path) -> None:
     """A repeated name, no seed, an unknown task and a missing folder are errors."""
     with pytest.raises(ValueError, match="a name of its own"):
         run_tasks(folder, "bird", baselines=[StringMethod("jaccard"), StringMethod("jaccard")])
-    for wrong in ("n_seeds", "max_epochs"):
-        with pytest.raises(OptionError, match=f"'{wrong}' is 0, but must be at least 1"):
-            EvaluationOptions(**{wrong: 0})
     with pytest.raises(ValueError, match="no task nope; there are: ppdb, "):
         find_tasks(("nope", "bird"))
     with pytest.raises(SettingsError, match="No folder"):
@@ -220,11 +201,11 @@ def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) 
     assert shown.status == 0
     assert "PEARL-small (paper)" in shown.out
     assert "tiny above jaccard" in shown.out
-    found: Any = run(*words, "--baseline", "tfidf", "--json").lines()
-    assert len(found) == 1
-    assert found[0]["model"] == str(model)
-    assert set(found[0]["tasks"]) == {"bird", "autofj"}
-    assert list(found[0]["tasks"]["bird"]["baselines"]) == ["tfidf"]
+    (found,) = run(*words, "--baseline", "tfidf", "--json").lines()
+    assert found["model"] == str(model)
+    assert list(found["tasks"]) == ["bird", "autofj"]
+    assert found["tasks"]["bird"]["paper"]["PEARL-small"] == 69.7
+    assert set(found["tasks"]["autofj"]["baselines"]["tfidf"]) >= {"value", "difference", "interval", "significant"}
 
 
 def test_the_command_lists_its_tasks_and_rejects_unknown_ones(run: Run, model: Path, folder: Path) -> None:

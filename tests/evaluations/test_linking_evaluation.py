@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_runner import Run
 
+from pearl_qdrant import evaluate_model
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import FormatError, OptionError
+from pearl_qdrant.errors import FormatError
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention
 from pearl_qdrant.records import Entity
+from training.evaluation import linking_methods as everyday
 from training.evaluation.data import FolderData
-from training.evaluation.linking.methods import Dense, Linker, LoadedBases
-from training.evaluation.linking.peers import peers
-from training.evaluation.linking.sets import (
+from training.evaluation.linking_methods import (
+    Answers,
+    Dense,
+    ExactNames,
+    ExactThenFuzzy,
+    Linker,
+    LoadedBases,
+    Tfidf,
+    _Best,
+    best_cutoff,
+    cut_off,
+    everyday_peers,
+    peers,
+)
+from training.evaluation.linking_sets import (
     Base,
     LinkingSet,
     MentionQuery,
@@ -26,10 +42,10 @@ from training.evaluation.linking.sets import (
     read_joins,
     read_set,
 )
-from training.evaluation.run import evaluate, report_as_text
+from training.evaluation.run import as_record, evaluate, report_as_text
 from training.evaluation.tasks import TASKS as OTHERS
 from training.evaluation.tasks import find_tasks
-from training.evaluation.tasks.linking import LINKING, LINKING_TASKS
+from training.evaluation.tasks.linking import LINKING, LINKING_TASKS, as_outcome
 from training.examples.example import split_of
 from training.options import EvaluationOptions
 
@@ -108,9 +124,7 @@ def test_the_own_string_is_excluded_on_its_entity_only(folder: Path) -> None:
 
 def test_a_nil_mention_excludes_its_entity_and_all_namesakes(folder: Path) -> None:
     """New York and new-york are the same name after folding."""
-    one = ontology(
-        folder, "canonical", EvaluationOptions(splits=EVERY_SPLIT.splits, n_mentions=7, nil_shares=(0.0, 0.5))
-    )
+    one = ontology(folder, "canonical", EvaluationOptions(splits=EVERY_SPLIT.splits, n_mentions=7))
     excluded = {query.mention: twin.excluded for query, twin in zip(one.queries, one.nil_queries, strict=True)}
 
     assert len(excluded) == 7
@@ -215,20 +229,6 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
-@pytest.mark.slow
-def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
-    """`evaluate --task linking_doid --json` has the figure, its details and peers."""
-    words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid", "--mentions", "1"]
-
-    done = run("evaluate", *words, "--json")
-
-    assert done.status == 0, done.err
-    task = json.loads(done.out)["tasks"]["linking_doid"]
-    assert task["n"] == 1
-    assert task["baselines"].keys() == {"exact", "rapidfuzz", "tfidf", "dense"}
-    assert "ece_50%" in task["details"]
-
-
 def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
     """Both protocols run on all entities of any base that ingest reads; other tasks are an error."""
     base = tmp_path / "mine.tsv"
@@ -254,8 +254,145 @@ def test_a_run_without_results_fails(run: Run, model: Path, tmp_path: Path) -> N
     assert "none of the files" in done.err
 
 
-@pytest.mark.parametrize("wrong", [{"splits": (10,)}, {"n_mentions": 0}, {"nil_shares": (1.0,)}])
-def test_options_out_of_range_are_errors(wrong: dict[str, object]) -> None:
-    """Splits are 0 to 9; a share is less than 1."""
-    with pytest.raises(OptionError, match="must be"):
-        EvaluationOptions(**wrong)  # type: ignore[arg-type]
+BASE = Base(
+    "base",
+    (
+        Entity("mi", "myocardial infarction", ("heart attack",)),
+        Entity("ny", "New York", ("Big Apple",)),
+        Entity("nys", "New York State", ("new-york",)),
+        Entity("asp", "aspirin", ("acetylsalicylic acid",)),
+        Entity("th", "thyroiditis"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A mention with its answer, and names that it must not find."""
+
+    mention: str
+    entity_id: str | None = None
+    without: tuple[str, ...] = ()
+
+    def excludes(self, entity_id: str, name: str) -> bool:
+        return entity_id in self.without or name in self.without
+
+
+def test_exact_lookup_links_names_of_one_entity() -> None:
+    """Case, accents and hyphens make no difference, a name of two entities is NIL, and excluded names are absent."""
+    asked = [
+        Asked("Heart-Attack"),
+        Asked("new york"),
+        Asked("new york", without=("new-york",)),
+        Asked("heart attack", without=("mi",)),
+        Asked("heart attak"),
+        Asked(""),
+    ]
+
+    assert list(ExactNames().answer(asked, BASE).entity_ids) == ["mi", None, "ny", None, None, None]
+
+
+@pytest.mark.parametrize("peer", [ExactThenFuzzy("WRatio"), ExactThenFuzzy("ratio"), Tfidf()], ids=lambda one: one.name)
+def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Tfidf | ExactThenFuzzy) -> None:
+    """Slips are linked and foreign words are not, since that is best on the other half; excluded names are absent."""
+    slips = [Asked("heart attakc", "mi"), Asked("aspirrin", "asp"), Asked("myocardal infarction", "mi")]
+    foreign = [Asked("xyzzy qqq"), Asked("0 8 15"), Asked("zzz")]
+    gone = [Asked("thyroiditis", None, ("th",)), Asked("thyroidits", None, ("th",))]
+    asked = [one for one in (*slips, *foreign, *gone) for _ in range(2)]  # one in each half
+
+    assert peer.answer(asked, BASE).entity_ids[::2] == ("mi", "asp", "mi", None, None, None, None, None)
+    found = peer.answer(asked, BASE)
+    assert len(found.cutoffs) == 2
+    assert found.milliseconds > 0
+
+
+def test_a_name_of_two_entities_is_nil_for_every_peer() -> None:
+    """Nobody can say which one is meant."""
+    for peer in everyday_peers():
+        assert peer.answer([Asked("New York", "ny"), Asked("Aspirin", "asp")] * 2, BASE).entity_ids[0] is None
+        assert peer.answer([], BASE).entity_ids == ()
+
+
+def test_the_best_cutoff_has_the_most_right_minus_wrong() -> None:
+    """A wrong link costs one; a link where NIL is right costs two; without a good link nothing is linked."""
+    right, wrong, absent = Asked("r", "a"), Asked("w", "b"), Asked("n", None)
+    ranked = [(0.9, right), (0.8, absent), (0.7, right), (0.6, right), (0.5, right), (0.4, wrong)]
+
+    best = [_Best(score, "a") for score, _ in ranked]
+    assert best_cutoff(best, [mention for _, mention in ranked]) == 0.5
+    assert best_cutoff(best[:4], [mention for _, mention in ranked[:4]]) == 0.9
+    assert best_cutoff([_Best(0.9, "a"), _Best()], [absent, right]) == float("inf")
+    # Names of equal scores are linked together or not at all.
+    assert best_cutoff([_Best(0.9, "a"), _Best(0.9, "a"), _Best(0.2, "a")], [right, absent, right]) == float("inf")
+
+
+def test_each_half_gets_the_cutoff_of_the_other() -> None:
+    """No mention takes part in the choice of its own cutoff."""
+    right, absent = Asked("r", "a"), Asked("n", None)
+    linked, cutoffs = cut_off([_Best(0.9, "a"), _Best(0.5, "a")], [right, right])
+
+    assert (linked, cutoffs) == (("a", None), (0.5, 0.9))
+    assert cut_off([_Best(0.9, "a"), _Best(0.5, "a")], [right, absent])[0] == (None, None)
+
+
+def test_figures_by_kind() -> None:
+    """NIL is right where there is no entity; the figure is the mean over the kinds, however many mentions they have."""
+    kinds = ["exact", *["alias"] * 4, *["nil removed"] * 2]
+    mentions = tuple(MadeMention(kind, "x", None if kind.startswith("nil") else "a") for kind in kinds)
+    found = as_outcome(mentions, Answers(("a", "a", "b", None, None, None, "b"), 1.5, (0.5, float("inf"))))
+
+    assert found.value == pytest.approx((100 + 25 + 50) / 3)
+    assert found.n == 7
+    by_kind = {kind: [found.details[f"{kind}/{one}"] for one in ("n", "right", "wrong", "nil")] for kind in ("alias",)}
+    assert by_kind == {"alias": [4, 25, 25, 50]}
+    assert [found.details[f"nil removed/{one}"] for one in ("right", "wrong", "nil")] == [50, 50, 50]
+    assert found.details["milliseconds"] == 1.5
+    assert found.details["cutoff_1"] == 0.5
+    assert "cutoff_2" not in found.details
+    assert "case/n" not in found.details
+
+
+def test_a_large_base_has_fewer_mentions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peers compare each mention with every name, so their time is bounded; a few of each kind are always made."""
+    monkeypatch.setattr(everyday, "FEWEST_OF_KIND", 2)
+    wide = Base("wide", tuple(Entity(f"e{i}", f"heart disease number{i} of lungs") for i in range(60)))
+
+    def most(limit: int, n_mentions: int = 10 * len(KINDS)) -> int:
+        monkeypatch.setattr(everyday, "MAX_COMPARISONS", limit)
+        kinds = [one.kind for one in everyday.made_mentions(wide, n_mentions)]
+        return max(map(kinds.count, kinds))
+
+    assert [most(10**9), most(60 * 5 * len(KINDS)), most(1)] == [10, 5, 2]
+    assert most(10**9, n_mentions=1) == 1
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A base of a user's own."""
+    rows = [f"{e.entity_id}\t{e.canonical_name}\t{'|'.join(e.aliases)}" for e in BASE.entities]
+    path = tmp_path / "mine.tsv"
+    path.write_text("\n".join(["id\tname\taliases", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_a_base_of_ones_own_is_measured_by_kind(model: Path, base: Path) -> None:
+    """A report shows, for each kind of mention, what the linker and what its alternatives make of it."""
+    report = evaluate_model(str(base), str(model), tasks=["everyday"], options=EvaluationOptions(n_mentions=68))
+    record, shown = as_record(report), report_as_text(report)
+
+    (task,) = record["tasks"].values()
+    assert record["tasks"].keys() == {"everyday_mine"}
+    assert list(task["baselines"]) == ["exact", "exact+WRatio", "exact+ratio", "tfidf"]
+    for figures in (task, *task["baselines"].values()):
+        details = figures["details"]
+        assert details["exact/right"] == 100
+        for kind in {key.split("/")[0] for key in details if "/" in key}:
+            is_nil = kind.startswith("nil")
+            parts = [details[f"{kind}/{one}"] for one in ("right", "wrong", *(() if is_nil else ("nil",)))]
+            assert sum(parts) == pytest.approx(100, abs=0.02)
+    assert "mine, by kind: right, wrong and NIL, in percent" in shown
+    lines = {line.split("  ")[1]: line for line in shown.splitlines() if line.startswith("  ")}
+    assert lines["exact"].count("100.0   0.0   0.0") == 5
+    assert "milliseconds" in lines
+    assert "Details" not in shown

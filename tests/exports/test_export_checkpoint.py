@@ -4,33 +4,57 @@ A multilingual encoder ships: sentencepiece tokens of every script, characters b
 
 from __future__ import annotations
 
-import random
 import shutil
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
+import onnxruntime as ort
 import pytest
 import torch
-from character_models import CHAR_DIM, make_trained, words_of
+from character_models import CHAR_DIM, make_network, make_trained, words_of
 from cli_runner import Run
+from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
-from tiny_models import DIM, NAMES, NAMES_OF_THE_WORLD, make_bert, make_multilingual_bert, make_pearl, make_roberta
+from tiny_models import (
+    DIM,
+    N_LAYERS,
+    NAMES,
+    NAMES_OF_THE_WORLD,
+    make_albert,
+    make_bert,
+    make_multilingual_bert,
+    make_pearl,
+    make_roberta,
+)
 
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer, new_type_head
 from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError, OptionError
+from training.export import export_checkpoint as export_graph
 from training.export.export_checkpoint import (
     check_forms,
     export_checkpoint,
+    export_onnx,
     measure_parity,
     rebuild_for_torch,
-    sample_names,
 )
-from training.export.graph_builder import read_blocks
+from training.export.graph_builder import (
+    IR_VERSION,
+    LEVELS,
+    OPSET,
+    channel_scales,
+    quantize_columns,
+    quantize_rows,
+    read_blocks,
+)
+from training.export.int8_graph import is_supported, write_int8_graph
 from training.networks.checkpoints import average_checkpoint, read_network
 
 WIDE = DIM + CHAR_DIM
@@ -108,19 +132,6 @@ def test_a_graph_is_rebuilt_for_torch(tmp_path: Path) -> None:
     original = load_encoder(str(source), runtime="onnx").encode(NAMES)
     rebuilt = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES)
     assert (original.vectors * rebuilt.vectors).sum(1).min() > 0.995
-
-
-@pytest.mark.slow
-def test_sentence_transformers_opens_the_rebuilt_model(tmp_path: Path) -> None:
-    """sentence-transformers returns the same vectors."""
-    import sentence_transformers
-
-    export_checkpoint(make_pearl(tmp_path / "pearl").folder, tmp_path / "plain", names=NAMES)
-    rebuild_for_torch(tmp_path / "plain", tmp_path / "rebuilt", names=NAMES)
-    model = sentence_transformers.SentenceTransformer(str(tmp_path / "rebuilt"), device="cpu")
-    whole = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES[:4]).vectors
-
-    np.testing.assert_allclose(model.encode(NAMES[:4]), whole, atol=1e-4)
 
 
 def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_path: Path) -> None:
@@ -222,16 +233,6 @@ def test_encoders_of_two_shapes_are_not_averaged(trained: Path, tmp_path: Path) 
         average_checkpoint(trained, trained, tmp_path / "x", ratio=1.5)
 
 
-def test_sampled_names_are_those_of_the_seed(trained: Path) -> None:
-    """Without names, the same pieces of the vocabulary are compared each time."""
-    path = trained / "tokenizer.json"
-    first, again = (sample_names(path, n=40, rng=random.Random(3)) for _ in range(2))
-
-    assert first == again
-    assert len(set(first)) > 20
-    assert all(first)
-
-
 def test_the_commands_average_export_and_rebuild(run: Run, tmp_path: Path) -> None:
     """From a trained checkpoint to a graph and back to torch, by commands alone."""
     base, averaged, out, back = (str(tmp_path / name) for name in ("base", "averaged", "out", "back"))
@@ -328,3 +329,235 @@ def test_characters_of_every_script_are_read(tmp_path: Path) -> None:
     for name in NAMES_OF_THE_WORLD:
         words = [word.partition(">")[0] for word in words_of(folder, [name])[0]]
         assert words == [f"<{word.lower()}" for word in name.split()]
+
+
+Array = npt.NDArray[np.float32]
+
+IDS = torch.tensor([[2, 7, 9, 40, 3, 0], [2, 12, 3, 0, 0, 0], [2, 8, 9, 10, 11, 3]])
+MASK = (IDS != 0).long()
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> PearlNetwork:
+    """A tiny network with a random head, which no test changes."""
+    return seeded(make_bert(tmp_path_factory.mktemp("bert") / "tiny"))
+
+
+def seeded(folder: Path) -> PearlNetwork:
+    """The network of a folder with a random head."""
+    torch.manual_seed(0)
+    return PearlNetwork(load_transformer(folder), new_type_head(DIM)).eval()
+
+
+@pytest.fixture(scope="module")
+def graph(network: PearlNetwork, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its 8-bit graph."""
+    path = tmp_path_factory.mktemp("graph") / "model.onnx"
+    write_int8_graph(network, path)
+    return path
+
+
+def run(path: Path, ids: torch.Tensor = IDS, mask: torch.Tensor = MASK) -> tuple[Array, Array]:
+    """Embedding and logits from a graph."""
+    session = ort.InferenceSession(str(path))
+    assert [value.name for value in session.get_inputs()] == ["input_ids", "attention_mask"]
+    embedding, logits = session.run(
+        ["embedding", "type_logits"], {"input_ids": ids.numpy(), "attention_mask": mask.numpy()}
+    )
+    return embedding, logits
+
+
+def cosines(a: Array, b: Array) -> Array:
+    """Cosine of each pair of rows of unit vectors."""
+    result: Array = (a * b).sum(1)
+    return result
+
+
+def check_int8_graph(path: Path, network: PearlNetwork, least: float = 0.995) -> None:
+    """An 8-bit graph agrees with its network."""
+    embedding, logits = run(path)
+    with torch.inference_mode():
+        expected, expected_logits = network(IDS, MASK)
+
+    assert cosines(embedding, expected.numpy()).min() > least
+    assert logits == pytest.approx(expected_logits.numpy(), abs=0.15)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_an_int8_graph_agrees_with_torch(network: PearlNetwork, tmp_path: Path, pooling: str) -> None:
+    """A graph with 8-bit rows gives the vectors and types of the network, up to quantisation."""
+    pooled = PearlNetwork(network.phrase_encoder, network.type_head, pooling=pooling).eval()
+    write_int8_graph(pooled, tmp_path / "model.onnx")
+
+    check_int8_graph(tmp_path / "model.onnx", pooled)
+
+
+class FirstWord(torch.nn.Module):
+    """A phrase encoder that knows words alone: torch's exporter takes ten seconds for any other."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding.from_pretrained(table)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
+        return SimpleNamespace(last_hidden_state=self.table(input_ids))
+
+    def to_onnx(self, network: PearlNetwork) -> onnx.ModelProto:
+        """What torch's exporter would write, with the first token as pooling."""
+        names = ["input_ids", "attention_mask"]
+        inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"]) for name in names]
+        output = helper.make_tensor_value_info("pearl_pooled", TensorProto.FLOAT, ["batch", DIM])
+        nodes = [
+            helper.make_node("Gather", ["input_ids", "first"], ["word"], axis=1),
+            helper.make_node("Gather", ["table", "word"], ["pearl_pooled"]),
+        ]
+        constants = {"first": np.array(0), "table": self.table.weight.numpy()}
+        tensors = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+        graph = helper.make_graph(nodes, "words", inputs, [output], tensors)
+        opsets = [helper.make_opsetid("", OPSET)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+def test_what_is_added_to_a_graph_of_torch_is_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Characters, norm and type head after the part that torch exports are those of the network."""
+    with_transformer = make_network(make_bert(tmp_path / "bert"))
+    words = FirstWord(torch.from_numpy(np.random.default_rng(0).normal(size=(600, DIM)).astype(np.float32)))
+    network = PearlNetwork(
+        words, with_transformer.type_head, pooling="cls", character_encoder=with_transformer.character_encoder
+    ).eval()
+    monkeypatch.setattr(export_graph, "_export_pooled", words.to_onnx)
+    export_onnx(network, tmp_path / "model.onnx")
+
+    check_fp32_graph(tmp_path / "model.onnx", network)
+
+
+def check_fp32_graph(path: Path, network: PearlNetwork) -> None:
+    """A graph agrees with its network to rounding."""
+    embedding, logits = run(path)
+    with torch.inference_mode():
+        expected, expected_logits = network(IDS, MASK)
+
+    assert embedding == pytest.approx(expected.numpy(), abs=1e-5)
+    assert logits == pytest.approx(expected_logits.numpy(), abs=1e-4)
+
+
+def test_neither_batch_nor_padding_changes_an_int8_vector(graph: Path) -> None:
+    """A name has the same vector alone and among longer ones, though activations are quantised."""
+    together, _ = run(graph)
+    for i in range(len(IDS)):
+        n = int(MASK[i].sum())
+        alone, _ = run(graph, IDS[i : i + 1, :n], MASK[i : i + 1, :n])
+        assert cosines(alone, together[i : i + 1]).min() > 0.9999
+
+
+def test_odd_shapes_make_no_nan(network: PearlNetwork, graph: Path) -> None:
+    """One token, all the positions that the model has, and a row of padding alone are all finite."""
+    n = network.phrase_encoder.config.max_position_embeddings  # type: ignore[union-attr]
+    odd = (torch.full((1, 1), 7), torch.full((2, n), 9))
+    for ids, mask in (*((ids, torch.ones_like(ids)) for ids in odd), (IDS, torch.zeros_like(MASK))):
+        embedding, logits = run(graph, ids, mask)
+        assert np.isfinite(embedding).all()
+        assert np.isfinite(logits).all()
+
+
+def in_eight_bits(x: Array, matrix: Array) -> Array:
+    """A product as the graph makes it: a scale for each row of x and each column of the matrix."""
+    rows = np.abs(x).max(axis=1, keepdims=True) / 127
+    values, columns = quantize_columns(matrix)
+    product: Array = (np.rint(x / rows) * rows) @ (values * columns)
+    return product
+
+
+def test_an_outlying_channel_costs_little_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A channel thirty times the others, as trained BERTs have, does not drown them in 8 bits."""
+    monkeypatch.setattr("training.export.graph_builder.LEVELS", 127)  # to measure only the error of the activations
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 64)).astype(np.float32)
+    matrix = rng.normal(size=(64, 48)).astype(np.float32)
+    x[:, 3] *= 30
+    scales = channel_scales(np.abs(x).max(axis=0), matrix)
+
+    error = np.linalg.norm(in_eight_bits(x / scales, matrix * scales[:, None]) - x @ matrix)
+    plain = np.linalg.norm(in_eight_bits(x, matrix) - x @ matrix)
+
+    assert error < plain / 2
+
+
+def test_only_a_bert_with_the_exact_gelu_gets_this_graph(tmp_path: Path) -> None:
+    """Others are exported in float32: layers that share weights, or another GELU, would be silently off."""
+    bert, *others = (seeded(make(tmp_path / make.__name__)) for make in (make_bert, make_albert, make_roberta))
+
+    assert [is_supported(network) for network in (bert, *others)] == [True, False, False]
+    encoder: Any = bert.phrase_encoder
+    encoder.config.hidden_act = "gelu_new"
+    assert not is_supported(bert)
+
+
+def test_the_same_network_gives_the_same_file(tmp_path: Path) -> None:
+    """Nothing random is left in a graph, and the network is as it was before."""
+    network = seeded(make_bert(tmp_path / "tiny")).train()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    for name in ("a.onnx", "b.onnx"):
+        write_int8_graph(network, tmp_path / name)
+
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    assert network.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert not any(module._forward_pre_hooks for module in network.modules())
+
+
+def test_the_optimizer_keeps_the_fast_operators(graph: Path, tmp_path: Path) -> None:
+    """The optimizer does not fuse additions back into its slow SkipLayerNormalization and BiasGelu."""
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    options.log_severity_level = 3  # a warning says that the optimised file is for this machine alone
+    ort.InferenceSession(str(graph), options)
+    kinds = [node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node]
+
+    assert not {"SkipLayerNormalization", "BiasGelu", "FusedMatMul"} & set(kinds)
+    assert kinds.count("MatMulIntegerToFloat") == 6 * N_LAYERS
+
+
+def test_the_matrices_are_kept_in_eight_bits_once(network: PearlNetwork, graph: Path) -> None:
+    """Every matrix but the type head, and the word table, take one byte a weight."""
+    tensors = onnx.load(graph).graph.initializer
+    n_int8 = sum(int(np.prod(t.dims)) for t in tensors if t.data_type == onnx.TensorProto.INT8)
+    encoder: Any = network.phrase_encoder
+    dense = [module for module in encoder.modules() if isinstance(module, torch.nn.Linear)]
+
+    assert n_int8 == sum(m.weight.numel() for m in dense) + encoder.embeddings.word_embeddings.weight.numel()
+    assert not any(t.data_type == onnx.TensorProto.FLOAT and len(t.dims) == 2 and t.dims[1] == 2 * DIM for t in tensors)
+
+
+def test_neither_scales_nor_corrections_bend_a_product(tmp_path: Path) -> None:
+    """What is divided out of a channel comes back: with outlying channels too, graph and network agree."""
+    network = seeded(make_bert(tmp_path / "tiny"))
+    encoder: Any = network.phrase_encoder
+    with torch.no_grad():
+        for layer in encoder.encoder.layer:
+            layer.attention.output.LayerNorm.weight[3] *= 8
+            layer.output.LayerNorm.bias[5] += 4
+    write_int8_graph(network, tmp_path / "model.onnx")
+
+    check_int8_graph(tmp_path / "model.onnx", network, least=0.999)
+
+
+def test_columns_and_rows_have_scales_of_their_own() -> None:
+    """A column or row a thousand times smaller than the others keeps its precision; zeros stay zeros."""
+    matrix = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    matrix[:, 2] *= 1e-3
+    matrix[:, 5] = 0
+    by_row, row_scales = quantize_rows(matrix.T.copy())
+    for values, scales, levels in ((*quantize_columns(matrix), LEVELS), (by_row.T, row_scales, 127)):
+        error = np.linalg.norm(values * scales - matrix, axis=0) / np.maximum(np.linalg.norm(matrix, axis=0), 1e-12)
+
+        assert values.dtype == np.int8
+        assert np.abs(values).max() <= levels
+        assert error.max() < 1.27 / levels
+
+
+def test_products_cannot_saturate_sixteen_bits() -> None:
+    """Processors without VNNI add two products in 16 bits: the largest weights and activations still fit."""
+    matrix = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+
+    assert 2 * 255 * int(np.abs(quantize_columns(matrix)[0]).max()) <= np.iinfo(np.int16).max

@@ -14,14 +14,15 @@ from cli_runner import Run
 from fit_cases import read_log, write_corpus
 from tiny_models import make_bert
 
-from ingest.io.report import ReadReport
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import predict_types
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.examples.files import read_examples, read_training_files
+from training.examples.files import read_training_files
 from training.finetune import fit_model as stage
+from training.head import train_head
+from training.options import HeadOptions
 
 
 class TwoGpus:
@@ -65,37 +66,34 @@ def words(tmp_path: Path) -> list[str]:
     return [*words, "--distil", str(phrases)]
 
 
-@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
+@pytest.mark.parametrize(
+    "rank, device, used",
+    [
+        *(("1", device, ["cuda:1"]) for device in ("auto", "cuda", "cuda:0")),
+        (None, "cuda:1", ["cuda:1"]),
+        ("2", "cuda", []),
+    ],
+)
 def test_each_process_trains_on_its_own_gpu(
-    run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch, device: str
+    run: Run,
+    gpus: TwoGpus,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    rank: str | None,
+    device: str,
+    used: list[str],
 ) -> None:
-    """Under torchrun, the network of the second process is on the second GPU."""
-    monkeypatch.setenv("LOCAL_RANK", "1")
+    """Under torchrun, the second process has the second GPU, and a third is refused before it reads anything; a process
+    alone uses the one that was named.
+    """
+    if rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", rank)
 
     done = run(*words, "--device", device)
 
-    assert done.status == 0, done.err
-    assert gpus.network == ["cuda:1"]
-
-
-def test_a_process_alone_uses_the_gpu_that_was_named(run: Run, gpus: TwoGpus, words: list[str]) -> None:
-    """Without torchrun the device is taken as given."""
-    assert run(*words, "--device", "cuda:1").status == 0
-
-    assert gpus.network == ["cuda:1"]
-
-
-def test_more_processes_than_gpus_are_refused(
-    run: Run, gpus: TwoGpus, words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With two GPUs the third process raises an error before it reads anything."""
-    monkeypatch.setenv("LOCAL_RANK", "2")
-
-    done = run(*words, "--device", "cuda")
-
-    assert done.status == 1
-    assert "'cuda:2' was requested, but there are only 2" in done.err
-    assert not gpus.network
+    assert done.status == (0 if used else 1), done.err
+    assert gpus.network == used
+    assert used or "'cuda:2' was requested, but there are only 2" in done.err
 
 
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:
@@ -127,8 +125,7 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     base.write_text(f"id\tname\ttypes\taliases\n{rows}", encoding="utf-8")
     done = run(
         *("train", "fit", "--base-model", str(bert), "--aliases", str(base)),
-        *("--steps", "3", "--batch", "16", "--cache-gradients", "--out", str(out)),
-        *("--distil", str(write_corpus(tmp_path / "corpus")), "--distil-misspelt", "0.5"),
+        *("--steps", "3", "--batch", "16", "--out", str(out), "--distil", str(write_corpus(tmp_path / "corpus"))),
     )
 
     assert done.status == 0, done.err
@@ -136,9 +133,7 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     assert read_config(out).name == "refreshed"
     assert read_log(out / "training")[-1]["distillation"] > 0
     start = ("train", "fit", "--base-model", str(bert))
-    fitted = read_config(out).training["fit"]
-    assert fitted["plain"] == 40
-    assert fitted["misspelt_plain"] == 0.5
+    assert read_config(out).training["fit"]["plain"] == 40
     assert run(*start, "--out", str(out)).status == 2
     assert "not a list of phrases" in run(*start, "--phrases", str(base), "--out", "x").err
 
@@ -146,12 +141,14 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
 def test_a_head_is_fitted_on_a_frozen_encoder(bert: Path, tmp_path: Path, run: Run) -> None:
     """`train head` gives a plain encoder phrase types, and leaves its vectors as they were."""
     typed, out = write_corpus(tmp_path / "corpus") / "phrase_with_etype.txt", tmp_path / "typed"
-    words = ["--base-model", str(bert), "--phrases", str(typed), "--epochs", "60"]
-    done = run("train", "head", *words, "--out", str(out), "--json")
-
+    words = ["--base-model", str(bert), "--phrases", str(typed)]
+    done = run("train", "head", *words, "--out", str(tmp_path / "short"), "--json")
     assert done.status == 0, done.err
-    (line,) = done.lines()
-    assert line["accuracy"] == 1.0
+    assert {"model", "accuracy", "macro_f1", "n"} == done.lines()[0].keys()
+
+    scores = train_head(str(bert), out, phrases=[typed], options=HeadOptions(epochs=60), device="cpu")
+    assert scores is not None
+    assert scores.accuracy == 1.0
     names = ["new york w3", "heart attack ac"]
     made, plain = (load_encoder(str(folder), device="cpu", runtime="torch").encode(names) for folder in (out, bert))
     assert made.vectors == pytest.approx(plain.vectors, abs=1e-5)
@@ -204,27 +201,6 @@ def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, comm
     assert contents(data) == before
 
 
-def test_a_wordnet_that_is_not_there_is_reported(run: Run, bert: Path, tmp_path: Path) -> None:
-    """`train fit --wordnet` of a folder without one."""
-    (tmp_path / "base.tsv").write_text(ROWS, encoding="utf-8")
-    words = ["--base-model", str(bert), "--aliases", str(tmp_path / "base.tsv"), "--out", str(tmp_path / "out")]
-
-    done = run("train", "fit", *words, "--steps", "1", "--wordnet", str(tmp_path / "none"))
-    assert done.status == 1
-    assert "is not a WordNet folder" in done.err
-
-
-def test_a_corpus_of_a_base_alone_can_be_learnt_from(run: Run, tmp_path: Path) -> None:
-    """`train corpus --base` without texts writes entities.jsonl, and that is enough."""
-    base, corpus = tmp_path / "base.tsv", tmp_path / "corpus"
-    base.write_text(ROWS, encoding="utf-8")
-    assert run("train", "corpus", "--base", str(base), "--out", str(corpus)).status == 0
-
-    examples = read_examples([corpus], ReadReport())
-
-    assert {"new york w0", "city 0"} <= {name for example in examples for name in (example.name, *example.others)}
-
-
 def paris_and_insulin(folder: Path) -> tuple[Path, Path]:
     """Two bases with one file name, in which "1" is not the same entity."""
     for place, row in (("a", "1\tParis\tCity of Light\n"), ("b", "1\tInsulin\tHumulin\n")):
@@ -233,31 +209,20 @@ def paris_and_insulin(folder: Path) -> tuple[Path, Path]:
     return folder / "a" / "names.tsv", folder / "b" / "names.tsv"
 
 
-def test_bases_of_one_file_name_share_no_entity(tmp_path: Path) -> None:
-    """Entity 1 of a/names.tsv and entity 1 of b/names.tsv are two; given twice, a base is one."""
+@pytest.mark.parametrize("as_corpora", [False, True])
+def test_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path, as_corpora: bool) -> None:
+    """Entity 1 of a/names.tsv and entity 1 of b/names.tsv are two, in corpora too; given twice, a base is one."""
     first, second = paris_and_insulin(tmp_path)
     again = first.parent / ".." / "a" / "names.tsv"
+    corpora, bases = (), (first, second, again)
+    if as_corpora:
+        corpora, bases = (first.with_name("corpus"), second.with_name("corpus")), (first,)
+        for base, out in zip((first, second), corpora, strict=True):
+            assert run("train", "corpus", "--base", str(base), "--out", str(out)).status == 0
 
-    examples = read_training_files((), (first, second, again), min_count=1, max_errors=0)
+    examples = read_training_files(corpora, bases, min_count=1, max_errors=0)
 
-    keys = {example.name: example.entity for example in examples}
-    assert keys["Paris"] != keys["Insulin"]
-    assert len({example.entity for example in examples if example.name == "Paris"}) == 1
-
-
-def test_corpora_of_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path) -> None:
-    """Corpora keep their bases apart too; a corpus and its base share their entities."""
-    first, second = paris_and_insulin(tmp_path)
-    for base in (first, second):
-        out = base.with_name("corpus")
-        assert run("train", "corpus", "--base", str(base), "--out", str(out)).status == 0
-    corpora = (first.with_name("corpus"), second.with_name("corpus"))
-
-    examples = read_training_files(corpora, (first,), min_count=1, max_errors=0)
-
-    keys: dict[str, set[str]] = {}
-    for example in examples:
-        keys.setdefault(example.name, set()).add(example.entity)
+    keys = {name: {one.entity for one in examples if one.name == name} for name in ("Paris", "Insulin")}
     assert len(keys["Paris"]) == len(keys["Insulin"]) == 1
     assert keys["Paris"] != keys["Insulin"]
 

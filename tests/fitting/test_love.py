@@ -19,18 +19,10 @@ from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
-from pearl_qdrant.errors import CheckpointError, FormatError, InputError, TrainingError
-from training.love import (
-    Targets,
-    encoder_targets,
-    file_targets,
-    look_alikes,
-    pretrain,
-    whole_words,
-)
-from training.networks.checkpoints import read_character_encoder, write_character_encoder
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
+from pearl_qdrant.errors import InputError, TrainingError
+from training.love import Targets, encoder_targets, file_targets, pretrain, whole_words
+from training.networks.checkpoints import read_character_encoder
 from training.options import LoveConfig
 from training.training_loop import LossRecord
 
@@ -116,15 +108,6 @@ def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path)
         pretrain(make_character_encoder(base), tokenizer(base), targets, LoveConfig(batch=31), tmp_path)
 
 
-def test_look_alikes_are_within_two_edits() -> None:
-    """Castle and cattle are each other's hard negatives; banana has none."""
-    alike = look_alikes(WORDS)
-
-    assert alike[WORDS.index("castle")] == (WORDS.index("cattle"),)
-    assert WORDS.index("cattle") in alike
-    assert WORDS.index("banana") not in alike
-
-
 def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
     """A FastText file is read with or without its header, compressed or not; words without a letter are skipped."""
     rows = "the 1 0 0\n, 0 1 0\nhaus 0 0 2\n"
@@ -138,9 +121,6 @@ def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
     (tmp_path / "c.vec").write_text("1 2\n, 1 1\n")
     with pytest.raises(InputError, match="no word with a letter"):
         file_targets(tmp_path / "c.vec")
-    (tmp_path / "d.vec").write_text("the 1 0\nhaus 1\n")
-    with pytest.raises(FormatError):
-        file_targets(tmp_path / "d.vec")
 
 
 def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> None:
@@ -156,26 +136,13 @@ def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> Non
     assert whole_words(read_character_table(make_roberta(tmp_path / "roberta") / "tokenizer.json")) == {}
 
 
-def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -> None:
-    """Fine-tuning reads what pre-training wrote."""
-    encoder = make_character_encoder(base)
-    write_character_encoder(tmp_path, encoder, training={})
-    again = read_character_encoder(tmp_path, tokenizer_folder=base)
-
-    assert again.config == encoder.config
-    assert all(torch.equal(a, b) for a, b in zip(encoder.parameters(), again.parameters(), strict=True))
-    (tmp_path / "character.json").unlink()
-    with pytest.raises(CheckpointError, match=r"character\.json is missing"):
-        read_character_encoder(tmp_path, tokenizer_folder=base)
-
-
 def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> None:
     """The command pre-trains from a file of vectors, and prints how well words are recognised."""
     rng = random.Random(0)
     words = [word + end for word in WORDS for end in ("", "s", "ed", "er", "ly")]
     lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in words]
     (tmp_path / "words.vec").write_text("".join(lines))
-    options = "--epochs 3 --char-dim 6 --share 0.25 --json".split()
+    options = "--share 0.25 --json".split()
     outcome = run(
         "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "words.vec"), *options
     )
@@ -184,7 +151,7 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     (line,) = outcome.lines()
     assert line["n"] == len(words)
     encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
-    assert (encoder.char_dim, encoder.config.share) == (6, 0.25)
+    assert (encoder.char_dim, encoder.config.share) == (64, 0.25)
     (tmp_path / "other.vec").write_text("".join(lines[:140]))
     refused = run(
         "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "other.vec"), *options
@@ -192,20 +159,3 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     assert refused.status == 1
     assert "is of a run with other settings (targets" in refused.err
     assert run("train", "love", str(base), str(tmp_path / "x"), "--share", "7").status == 2
-
-
-def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
-    """A run with another seed cannot resume in a folder; restart starts over, and more epochs resume."""
-
-    def train(config: LoveConfig, *, resume: bool = True) -> None:
-        pretrain(
-            make_character_encoder(base), tokenizer(base), targets, config, tmp_path, resume=resume, progress=False
-        )
-
-    train(LoveConfig(epochs=1, batch=15))
-    with pytest.raises(TrainingError, match="seed 0, now 5"):
-        train(LoveConfig(epochs=1, batch=15, seed=5))
-    train(LoveConfig(epochs=2, batch=15))
-    assert len(losses(tmp_path)) == 2 * 2
-    train(LoveConfig(epochs=1, batch=15, seed=5), resume=False)
-    assert len(losses(tmp_path)) == 2

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.augment.draw import Augmenter
 from training.batches import BatchMaker, EpochSampler, NegativeTable, Shard
 from training.examples.example import Example, any_class, one_class
-from training.finetune.losses import Keys, marginal_type_loss, nt_xent, same_meaning
+from training.finetune.losses import marginal_type_loss, nt_xent, same_meaning
 from training.finetune.objective import batch_losses
 from training.finetune.request import PAPER, FitConfig
 
@@ -98,7 +98,7 @@ def test_rows_of_one_entity_or_one_string_are_no_negatives() -> None:
     table = NegativeTable([("beta", ["gamma"]), ("epsilon", ["Beta."])], known=known)
     batch = maker(examples, augment=lambda name, _: name, negatives=table).make(1)
     pairs = (batch.entities, batch.anchor_keys, batch.positive_keys)
-    same = same_meaning(Keys(*map(torch.from_numpy, (*pairs, batch.negative_entities, batch.negative_keys))))
+    same = same_meaning(*map(torch.from_numpy, (*pairs, batch.negative_entities, batch.negative_keys)))
     place = {name: i for i, name in enumerate(batch.anchors)}
     column = {name: 12 + i for i, name in enumerate(batch.negatives)}
 
@@ -206,8 +206,34 @@ def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:
     assert table.draw("unknown", 2, random.Random(0)) == []
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"temperature": 0.0}, {"decay": 1.5}, {"max_tokens": 2}])
-def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
-    """The message names the setting and its value."""
-    with pytest.raises(OptionError, match=f"{next(iter(wrong))}.*{next(iter(wrong.values()))}"):
-        FitConfig(**{"steps": 1, **wrong})
+EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
+PLAIN = ["the united states", "in a state of", "a city of york"]
+
+
+def batches_of(**changes: Any) -> BatchMaker:
+    """Batches of 40 pairs; variants are in capitals."""
+    return BatchMaker(
+        EpochSampler(EXAMPLES, seed=3), n_pairs=40, seed=3, **{"augment": lambda name, _: name.upper(), **changes}
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_plain_phrases_are_misspelt_for_the_network_only(share: float) -> None:
+    """The encoder that they are distilled from gets the correct spelling."""
+    batch = batches_of(plain=PLAIN, n_plain=30, misspelt_plain=share).make(1)
+
+    assert len(batch.plain) == len(batch.plain_views) == 30
+    assert set(batch.plain) == set(PLAIN)
+    unchanged = [view == phrase for view, phrase in zip(batch.plain_views, batch.plain, strict=True)]
+    # Swapping two letters that are the same changes nothing.
+    assert all(unchanged) if share == 0 else sum(unchanged) < 5
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_other_names_are_augmented_as_often_as_requested(share: float) -> None:
+    """With `augmented_aliases` an alias is misspelt like any mention; without, it is unchanged."""
+    batch = batches_of(alias_share=1.0, augmented_aliases=share).make(1)
+
+    assert {name.isupper() for name in batch.positives} == {share == 1.0}
+    pairs = zip(batch.anchors, batch.positives, strict=True)
+    assert all(anchor.casefold() != other.casefold() for anchor, other in pairs)

@@ -11,24 +11,27 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import read_log, write_corpus
+from fit_cases import read_log
 
 from pearl_qdrant import (
     CharacterWidths,
+    EvaluationOptions,
     FitRequest,
-    HeadOptions,
     LoveConfig,
     TrainingEvents,
+    UlrRequest,
     average_checkpoint,
-    export_checkpoint,
     fit_model,
     pretrain_character_encoder,
-    train_head,
 )
 from pearl_qdrant.cli import train
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import OptionError
+from training.batches import BatchMaker, EpochSampler
+from training.finetune.request import FitConfig
+from training.options import MiningConfig
+from training.ulr.request import UlrConfig
 
 ROWS = "id\tname\ttypes\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
 
@@ -112,24 +115,6 @@ def test_a_character_encoder_is_pretrained_and_joins_a_network(bert: Path, base:
 
     assert mimicry.n == len(words)
     assert read_config(fitted.checkpoint).char_dim == 6
-    with pytest.raises(OptionError, match="must be even, not 7"):
-        CharacterWidths(embedding_dim=7)
-
-
-def test_a_head_is_fitted_and_the_model_averaged_and_exported(bert: Path, tmp_path: Path) -> None:
-    """The stages after fine-tuning take folders and write folders."""
-    corpus, typed, averaged, out = (tmp_path / name for name in ("corpus", "typed", "averaged", "exported"))
-    scores = train_head(bert, typed, phrases=write_corpus(corpus), options=HeadOptions(epochs=20), device="cpu")
-    average_checkpoint(bert, typed, averaged, ratio=0.25)
-    parity = export_checkpoint(averaged, out, name="python-stages")
-
-    assert scores is not None
-    assert scores.n > 0
-    assert read_config(averaged).training["average_ratio"] == 0.25
-    assert parity.mean_cosine > 0.99
-    assert read_config(out).name == "python-stages"
-    with pytest.raises(OptionError, match="is an input"):
-        average_checkpoint(bert, typed, typed)
 
 
 def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
@@ -155,11 +140,35 @@ def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
     assert load_encoder(str(out), device="cpu").encode(["new york"]).vectors.shape[0] == 1
 
 
-def test_the_command_has_arguments_and_defaults_of_the_request() -> None:
-    """`train fit` and `FitRequest` cannot disagree: the options are fields, with the same defaults."""
-    options = {str(parameter.name): parameter.default for parameter in train.commands["fit"].params}
-    expected = {field.name: field.default for field in fields(FitRequest)}
+@pytest.mark.parametrize("command, record", [("fit", FitRequest), ("ulr", UlrRequest)])
+def test_a_command_has_arguments_and_defaults_of_its_request(command: str, record: type[Any]) -> None:
+    """The command and its request cannot disagree: the options are fields, with the same defaults."""
+    options = {str(parameter.name): parameter.default for parameter in train.commands[command].params}
+    expected = {field.name: field.default for field in fields(record)}
 
-    for name, default in options.items():
-        if name not in ("base_model", "out") and expected[name] not in (None, (), False):
-            assert default == expected[name], name
+    for name in options.keys() - {"as_json", "base", "base_model", "out"}:
+        if expected[name] not in (None, (), False):
+            assert options[name] == expected[name], name
+
+
+@pytest.mark.parametrize(
+    "record, wrong",
+    [
+        *((FitConfig, wrong) for wrong in ({"steps": 0}, {"temperature": 0.0}, {"decay": 1.5}, {"max_tokens": 2})),
+        *((UlrConfig, wrong) for wrong in ({"steps": 0}, {"mask_share": 1.0}, {"warmup": -0.1}, {"clip": -1})),
+        *((UlrConfig, wrong) for wrong in ({"max_tokens": 3}, {"misad_weight": -2}, {"hold": -1})),
+        *((EvaluationOptions, wrong) for wrong in ({"splits": (10,)}, {"n_mentions": 0}, {"nil_shares": (1.0,)})),
+        *((EvaluationOptions, wrong) for wrong in ({"n_seeds": 0}, {"max_epochs": 0})),
+        *((BatchMaker, {name: 1.5}) for name in ("alias_share", "augmented_aliases", "misspelt_plain")),
+        (MiningConfig, {"kept": 40}),
+        (CharacterWidths, {"embedding_dim": 7}),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(record: type[Any], wrong: dict[str, Any]) -> None:
+    """The message names the setting and its value."""
+    needed: dict[type[Any], dict[str, Any]] = {FitConfig: {"steps": 1}, UlrConfig: {"steps": 1}}
+    needed[BatchMaker] = {"sampler": EpochSampler([], 0), "n_pairs": 4, "seed": 0, "augment": str}
+    ((name, value),) = wrong.items()
+    shown = value[0] if isinstance(value, tuple) else value
+    with pytest.raises(OptionError, match=f"'{name}' (is {shown}|must be even)"):
+        record(**{**needed.get(record, {}), **wrong})

@@ -5,7 +5,6 @@ The one training loop, with an objective of a single number.
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import time
@@ -18,16 +17,15 @@ import pytest
 import torch
 from fit_cases import config, fit, losses_of, maker, new_network, read_log, run_script
 from safetensors.torch import load_file
-from tiny_models import make_bert
+from tiny_models import DIM
+from tokenizers import Regex, Tokenizer
+from tokenizers.pre_tokenizers import Split
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
-from pearl_qdrant.errors import TrainingError
-from training.examples.example import one_class
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
+from pearl_qdrant.errors import CheckpointError, TrainingError
 from training.examples.numbers import number_names
-from training.head import fit_head, score_types
-from training.networks.checkpoints import average_weights
-from training.networks.phrase_vectors import pool_phrases
+from training.finetune.objective import batch_losses
+from training.networks.phrase_vectors import PhraseVectors, micro_batches, pool_phrases
 from training.training_loop import Objective, StepRecord, TrainingLoop
 
 VICTIM = """
@@ -55,18 +53,6 @@ def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer:
     assert losses_of(killed) == losses_of(straight)
     first, second = (load_file(folder / "state.safetensors") for folder in (straight, killed))
     assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Two runs of one seed have the same losses, another seed has others; the loss falls."""
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        fit(new_network(bert), tokenizer, maker(seed=seed), config(steps=20, dropout=True), tmp_path / name)
-
-    losses = losses_of(tmp_path / "a")
-    assert losses == losses_of(tmp_path / "b")
-    assert losses != losses_of(tmp_path / "c")
-    assert sum(row[2] for row in losses[-5:]) < sum(row[2] for row in losses[:5])
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine with one core
@@ -150,23 +136,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(bert: Path, tokenizer: Any, tmp
     assert not (tmp_path / "state.safetensors").exists()
 
 
-def test_the_state_is_not_a_pickle(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """The state is a safetensors file with its settings as JSON, safe to load."""
-    from safetensors import safe_open
-
-    fit(new_network(bert), tokenizer, maker(), config(steps=2), tmp_path)
-    with safe_open(tmp_path / "state.safetensors", framework="pt") as file:
-        metadata = file.metadata()
-
-    assert metadata["step"] == "2"
-    assert json.loads(metadata["identity"])["temperature"] == 0.07
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    """A seeded source of random numbers."""
-    return torch.Generator().manual_seed(seed)
-
-
 def test_numbers_are_written_in_many_ways() -> None:
     """Each of the seven numeric types has many distinct names, the same for the same seed."""
     made = list(number_names(500, random.Random(1)))
@@ -187,34 +156,6 @@ def test_numbers_are_well_formed() -> None:
     seasons = [name for name in made if re.fullmatch(r"\d{4}-\d+", name)]
     assert all(int(name[5:]) == (int(name[:4]) + 1) % 100 and len(name) == 7 for name in seasons)
     assert any(name[2:4] == "99" for name in seasons)
-
-
-def test_averaging_mixes_the_encoders(tmp_path: Path) -> None:
-    """Half and half is the mean of the two; the ends are the encoders themselves."""
-    original = load_transformer(make_bert(tmp_path / "a", seed=1))
-    tuned = load_transformer(make_bert(tmp_path / "b", seed=2))
-    before = {k: v.clone() for k, v in tuned.state_dict().items()}
-    average_weights(original, tuned, ratio=0.25)
-
-    key = "encoder.layer.0.output.dense.weight"
-    expected = 0.25 * before[key] + 0.75 * original.state_dict()[key]
-    assert torch.allclose(tuned.state_dict()[key], expected, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_head_learns_what_can_be_told_apart() -> None:
-    """The head separates two clouds of vectors, and the scores show it."""
-    vectors = torch.randn(400, 8, generator=generator())
-    vectors[:, 0] += torch.tensor([4.0, -4.0]).repeat_interleave(200)
-    allowed = torch.zeros(400, 95, dtype=torch.bool)
-    allowed[:200, list(one_class("NP", ["ORG"]))] = True
-    allowed[200:, list(one_class("NP", ["GPE"]))] = True
-    head = fit_head(vectors, allowed, weights=torch.ones(400), epochs=200, batch=64, generator=generator())
-    scores = score_types(head(vectors), [{"ORG"}] * 200 + [{"GPE", "LOC"}] * 200)
-
-    assert scores.accuracy > 0.98
-    assert scores.macro_f1 > 0.98
-    assert scores.n == 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +206,54 @@ def test_a_run_without_a_folder_writes_nothing(tmp_path: Path, monkeypatch: pyte
     assert TrainingLoop(name="none", objective=objective, steps=3, progress=False).run() == 3
     assert objective.network.weight.item() > 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_cached_gradients_equal_uncached_ones(bert: Path, tokenizer: Any, dropout: bool) -> None:
+    """Gradient caching changes the memory, not the gradients, with dropout too."""
+    batch = maker(plain=["heart attack", "a city of york"], n_plain=3).make(1)
+    gradients = []
+    for cached in (False, True):
+        network = new_network(bert)
+        network.train(dropout)
+        torch.manual_seed(7)
+        phrases = [*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views]
+        small = micro_batches(tokenizer, phrases, max_tokens=16, size=5)
+        views = PhraseVectors(network, small, cached=cached)
+        head, settings = network.type_head, config()
+        losses = batch_losses(views.vectors, batch, head, settings, wanted=torch.eye(DIM)[: len(batch.plain)])
+        views.backward(losses.total)
+        gradients.append({n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None})
+
+    assert gradients[0].keys() == gradients[1].keys()
+    assert {"type_head.weight", "phrase_encoder.embeddings.word_embeddings.weight"} < gradients[0].keys()
+    for name, gradient in gradients[0].items():
+        assert gradient.abs().max() > 0 or "key.bias" in name
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_vectors_do_not_depend_on_the_micro_batches(bert: Path, tokenizer: Any) -> None:
+    """Vectors are in the order of the phrases, and do not depend on the other phrases of a batch."""
+    network = new_network(bert)
+    names = ["new york", "a", "heart attack city of united states", "aspirin 3.5", "x" * 40]
+
+    alone = torch.cat([pool_phrases(network, tokenizer, [name], 16, 1) for name in names])
+    torch.testing.assert_close(pool_phrases(network, tokenizer, names, 16, 2), alone, rtol=1e-4, atol=1e-5)
+
+
+def test_a_long_phrase_keeps_its_end_token(tokenizer: Any) -> None:
+    """A phrase is truncated as when the model is used: the last token is [SEP]."""
+    (batch,) = micro_batches(tokenizer, ["x" * 30], max_tokens=8, size=4)
+
+    assert batch.input_ids.shape == (1, 8)
+    assert batch.input_ids[0, -1] == tokenizer.token_to_id("[SEP]")
+
+
+def test_a_phrase_that_the_tokenizer_panics_at_is_an_error_in_words(tokenizer: Any) -> None:
+    """A regular expression with too many steps ends a training run with a message."""
+    slow = Tokenizer.from_str(tokenizer.to_str())
+    slow.pre_tokenizer = Split(Regex("(a+)+$"), "isolated")
+
+    message = r"cannot tokenise one of 2 phrases, the first \['aspirin'\].*retry-limit"
+    with pytest.raises(CheckpointError, match=message):
+        micro_batches(slow, ["aspirin", "a" * 100 + "!"], max_tokens=8, size=4)

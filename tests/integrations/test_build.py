@@ -41,6 +41,8 @@ def test_a_collection_in_a_folder_stays(model: Path, tmp_path: Path) -> None:
     assert verify_collection("towns", store=str(tmp_path)).problems == ()
     with pytest.raises(CollectionExistsError, match="towns"):
         EntityLinker.build([POST], path=tmp_path, collection="towns", model=model)
+    with pytest.raises(ValueError, match="not both"):
+        EntityLinker.build([CITY], path=tmp_path, store=":memory:")
     with EntityLinker.open("towns", store=str(tmp_path)) as linker:
         assert linker.entity("nyc").canonical_name == "New York City"
 
@@ -116,9 +118,3 @@ def test_what_is_no_entity_is_refused_with_its_number(entities: object, reason: 
     """Nothing is loaded or written; the message says which item is wrong and why."""
     with pytest.raises(InvalidEntityError, match=reason):
         EntityLinker.build(entities, model="nowhere")  # type: ignore[arg-type]
-
-
-def test_a_path_and_a_store_exclude_each_other(tmp_path: Path) -> None:
-    """Both name the place of the collection."""
-    with pytest.raises(ValueError, match="not both"):
-        EntityLinker.build([CITY], path=tmp_path, store=":memory:")

@@ -29,7 +29,7 @@ FRAMEWORK = {
 }
 """The library of each connector."""
 
-BESIDE = {"pearl_qdrant", "pydantic", "qdrant_client", "numpy"}
+BESIDE = {"pearl_qdrant", "pydantic", "qdrant_client", "numpy", "typing_extensions"}
 """What every connector may import."""
 
 OTHER_PARTS = {"duckdb": {"pyarrow"}, "polars": {"pyarrow"}}

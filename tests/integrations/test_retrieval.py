@@ -55,15 +55,11 @@ def test_what_was_given_with_a_document_comes_back(index: EntityIndex) -> None:
 
 
 def test_a_question_without_an_entity_is_searched_as_usual(index: EntityIndex) -> None:
-    """A filter that nothing passes, and a question without entities, leave plain search."""
+    """A filter that nothing passes, and a question without entities, leave plain search; without any there is none."""
     assert index.search("winter", limit=1, entities="filter", dense=False)[0].document_id == "4"
     assert index.search("winter", limit=1, dense=False, entity_ids=["nobody"])[0].document_id == "4"
     assert index.search("winter", limit=1, dense=False, entities="filter", entity_ids=["nobody"])[0].document_id == "4"
     assert index.search("", dense=False) == []
-
-
-def test_wrong_arguments_are_refused(index: EntityIndex) -> None:
-    """A limit below 1, or nothing to search by."""
     with pytest.raises(ValueError, match="at least 1, not 0"):
         index.search("x", limit=0)
     with pytest.raises(ValueError, match="by dense vectors, by words, or by both"):

@@ -52,14 +52,18 @@ def write_base(path: Path, n: int) -> Path:
     return path
 
 
-def load(path: Path, store: Store, encoder: Encoder, **options: Any) -> LoadResult:
-    """Ingest a file into the collection `base`, which is made if it is not there."""
+def load(
+    path: Path, store: Store, encoder: Encoder, *, text: str | None = None, max_errors: int | None = 0, **options: Any
+) -> LoadResult:
+    """Ingest a file, with this text if there is one, into the collection `base`, which is made if it is not there."""
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
     with open_reader([path]) as reader:
         scanned = scan(reader, ReadReport())
         name = "base"
         collection = store.open(name) if name in store.collections() else store.create(manifest_for(encoder))
         try:
-            return ingest(reader, scanned, encoder, collection, max_errors=0, **options)
+            return ingest(reader, scanned, encoder, collection, max_errors=max_errors, **options)
         finally:
             collection.close()
 

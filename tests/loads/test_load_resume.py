@@ -177,9 +177,7 @@ def test_a_load_that_dies_before_its_last_write_resumes(
             assert (manifest.checkpoints, manifest.state, len(manifest.loaded)) == ((), "ready", 1)
 
 
-def test_names_of_another_release_are_no_reason_to_encode(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_of_another_release_are_no_reason_to_encode(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
     """Where a type changed, the payload is replaced and the vector stays."""
     path = write_base(tmp_path / "base.tsv", 100)
     load(path, store, encoder)
@@ -206,25 +204,6 @@ def test_a_changed_input_is_loaded_whole(
     assert result.points == 202
 
 
-def test_an_input_that_changed_far_from_its_start_is_loaded_whole(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
-    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 2000)
-    path = tmp_path / "base.tsv"
-    padding = "x" * 1000  # so that what changes lies beyond the first MiB
-    rows = [f"E{i}\tw{i} times\t{padding}\n" for i in range(4000)]
-    path.write_text("".join(rows), encoding="utf-8")
-    with pytest.raises(MemoryError):
-        load(path, store, CountingEncoder(encoder, fail_at=2))
-    rows[1500] = rows[1500].replace("times", "posts")
-    path.write_text("".join(rows), encoding="utf-8")
-    result = load(path, store, encoder)
-
-    assert result.points >= 4000
-    assert "w1500 posts" in {point.name for point in contents(store).values()}  # type: ignore[attr-defined]
-
-
 class NeverFinalized(Exception):
     """The process dies while the graph is built."""
 
@@ -238,22 +217,6 @@ def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
 
     with pytest.raises(NeverFinalized):
         load(path, store, encoder, events=Dying())
-
-
-@pytest.mark.slow
-def test_a_load_resumes_after_an_entity_was_deleted(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
-    """If I delete an entity after a kill, the same ingest writes what is missing and finishes."""
-    path = write_base(tmp_path / "base.tsv", 30)
-    load_until_the_graph(path, store, encoder)
-    collection = store.open("base")
-    collection.delete_entities(["E3"])
-    collection.close()
-    result = load(path, store, encoder)
-
-    assert (result.resumed_at, result.points, result.rewritten) == (29, 60, 2)
-    fresh = EdgeStore(tmp_path / "fresh")
-    load(path, fresh, encoder)
-    assert contents(store) == contents(fresh)
 
 
 @pytest.mark.slow
@@ -272,22 +235,6 @@ def test_a_load_resumes_after_one_entity_was_added_and_another_deleted(
     assert (result.points, result.rewritten) == (63, 2)
     assert {"E3", "mine"} <= {point.entity_id for point in contents(store).values()}  # type: ignore[attr-defined]
     assert load(path, store, encoder).points == 63
-
-
-def test_points_that_a_server_lost_are_written_again(tmp_path: Path, encoder: Encoder) -> None:
-    """If a server came back without some points, the same ingest restores them."""
-    path = write_base(tmp_path / "base.tsv", 30)
-    with QdrantDouble() as double:
-        with closing(ServerStore.connect(double.url)) as killed:
-            load_until_the_graph(path, killed, encoder)
-        store = ServerStore.connect(double.url)
-        collection = store.open("base")
-        lost = {point.id for point in collection.scroll() if point.entity_id in ("E1", "E2")}
-        collection.delete_points(lost)
-        result = load(path, store, encoder)
-
-        assert (result.points, result.rewritten) == (60, 4)
-        store.close()
 
 
 def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_runner import Run
-from small_loads import CountingEncoder
+from small_loads import CountingEncoder, contents, load
 
-from ingest.base.reader import scan
-from ingest.formats import open_reader
-from ingest.io.report import ReadReport
 from ingest.load import pipeline
-from ingest.load.pipeline import Loading, ingest
-from ingest.load.request import LoadResult
+from ingest.load.pipeline import Loading
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Manifest, NamePoint
 
 HEADER = "id\tname\ttype\taliases\n"
 OLD = HEADER + "1\tParis\tGPE\tCity of Light\n2\tRome\tGPE\tRoma\n3\tParis Hilton\tPERSON\t\n4\tGone\tORG\tGone Inc.\n"
@@ -29,103 +22,72 @@ NEW = (
 )
 
 
-_opened: list[Collection] = []
+UPDATE = Loading(is_update=True)
 
 
-@pytest.fixture(autouse=True)
-def closed(tmp_path: Path) -> Iterator[None]:
-    """What a test opened is closed after it, before its folder is removed."""
-    yield
-    while _opened:
-        _opened.pop().close()
+@pytest.fixture
+def loaded(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> Path:
+    """A base whose older release is loaded into the collection `base`."""
+    load(tmp_path / "a.tsv", store, encoder, text=OLD)
+    return tmp_path / "a.tsv"
 
 
-def load(path: Path, text: str, encoder: Encoder, store: Path, name: str = "base") -> Collection:
-    """A collection with a base in it."""
-    path.write_text(text, encoding="utf-8")
-    collection = EdgeStore(store).create(Manifest.for_model(encoder.info, collection=name, kb="base"))
-    _opened.append(collection)
-    with open_reader([path]) as reader:
-        ingest(reader, scan(reader, ReadReport()), encoder, collection, max_errors=0)
-    return collection
+@pytest.fixture
+def fresh(tmp_path: Path, encoder: Encoder) -> dict[str, object]:
+    """What a new ingest of the newer release makes."""
+    other = EdgeStore(tmp_path / "other")
+    load(tmp_path / "b.tsv", other, encoder, text=NEW)
+    return contents(other)
 
 
-def renew(
-    path: Path, text: str, encoder: Encoder, collection: Collection, *, kb_version: str | None = None, **options: Any
-) -> LoadResult:
-    """Bring a collection to a newer release."""
-    path.write_text(text, encoding="utf-8")
-    with open_reader([path]) as reader:
-        scanned = scan(reader, ReadReport())
-        loading = Loading(is_update=True, kb_version=kb_version)
-        return ingest(reader, scanned, encoder, collection, max_errors=None, loading=loading, **options)
-
-
-def contents(collection: Collection) -> dict[str, NamePoint]:
-    """All points."""
-    return {point.id: point for point in collection.scroll()}
-
-
-def test_an_update_leaves_what_a_new_ingest_would_make(tmp_path: Path, encoder: Encoder) -> None:
+def test_an_update_leaves_what_a_new_ingest_would_make(
+    loaded: Path, store: EdgeStore, fresh: dict[str, object], encoder: Encoder
+) -> None:
     """Added, changed and retired names are all as in the new release; only new names are encoded."""
-    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
-    fresh = load(tmp_path / "b.tsv", NEW, encoder, tmp_path / "other")
     counting = CountingEncoder(encoder)
 
-    result = renew(tmp_path / "a.tsv", NEW, counting, collection, kb_version="2")
+    result = load(loaded, store, counting, text=NEW, loading=Loading(is_update=True, kb_version="2"))
 
-    assert contents(collection) == contents(fresh)
+    assert contents(store) == fresh
     assert sorted(counting.names) == ["Berlin", "Hilton", "Lutetia"]
     # Rome and Roma have another type, Paris Hilton another canonical name; Gone and Gone Inc. have gone.
     assert (result.added, result.changed, result.unchanged, result.removed, result.kept) == (3, 3, 2, 2, 0)
     assert (result.points, result.names, result.entities) == (8, 8, 4)
-    assert (collection.manifest.state, collection.manifest.kb_version) == ("ready", "2")
+    with closing(store.open("base")) as collection:
+        assert (collection.manifest.state, collection.manifest.kb_version) == ("ready", "2")
 
 
-def test_vectors_survive_a_change_of_the_payload(tmp_path: Path, encoder: Encoder) -> None:
+def test_vectors_survive_a_change_of_the_payload(loaded: Path, store: EdgeStore, encoder: Encoder) -> None:
     """A name whose type changed is found as before, under its new type."""
-    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
-    renew(tmp_path / "a.tsv", NEW, encoder, collection)
+    load(loaded, store, encoder, text=NEW, loading=UPDATE)
 
-    ((best, *_),) = collection.search(encoder.encode(["Roma"]).vectors, limit=3, types=["LOC"])
+    with closing(store.open("base")) as collection:
+        ((best, *_),) = collection.search(encoder.encode(["Roma"]).vectors, limit=3, types=["LOC"])
 
     assert (best.point.name, best.point.types) == ("Roma", ("LOC",))
     assert best.score == pytest.approx(1.0, abs=1e-5)
 
 
-def test_another_description_is_another_payload(tmp_path: Path, encoder: Encoder) -> None:
+def test_another_description_is_another_payload(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
     """Descriptions are kept as text: all names of the entity get the new one, and nothing is encoded for it."""
     old = "id\tname\taliases\tdescription\n1\tParis\tCity of Light\tcapital of France\n2\tRome\t\t\n"
-    counting = CountingEncoder(encoder)
-    collection = load(tmp_path / "a.tsv", old, counting, tmp_path / "store")
+    counting, path = CountingEncoder(encoder), tmp_path / "a.tsv"
+    load(path, store, counting, text=old)
 
-    result = renew(tmp_path / "a.tsv", old.replace("France", "the French Republic"), counting, collection)
+    result = load(path, store, counting, text=old.replace("France", "the French Republic"), loading=UPDATE)
 
     assert sorted(counting.names) == ["City of Light", "Paris", "Rome"]
     assert (result.added, result.changed, result.unchanged) == (0, 2, 1)
-    found = {(point.name, point.description) for point in collection.scroll()}
+    with closing(store.open("base")) as collection:
+        found = {(point.name, point.description) for point in collection.scroll()}
     new = "capital of the French Republic"
     assert found == {("Paris", new), ("City of Light", new), ("Rome", None)}
 
 
-def test_an_update_to_the_same_release_changes_nothing(tmp_path: Path, encoder: Encoder) -> None:
-    """Nothing is encoded, nothing written."""
-    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
-    before, counting = contents(collection), CountingEncoder(encoder)
-
-    result = renew(tmp_path / "a.tsv", OLD, counting, collection)
-
-    assert (result.added, result.changed, result.removed, result.unchanged) == (0, 0, 0, 7)
-    assert counting.names == []
-    assert contents(collection) == before
-
-
 def test_an_update_that_was_stopped_can_be_run_again(
-    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+    loaded: Path, store: EdgeStore, fresh: dict[str, object], encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Work that was done before a kill is found done; the result is the same."""
-    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
-    fresh = load(tmp_path / "b.tsv", NEW, encoder, tmp_path / "other")
 
     def fail(*_: object) -> list[str]:
         raise KeyboardInterrupt
@@ -133,35 +95,33 @@ def test_an_update_that_was_stopped_can_be_run_again(
     with monkeypatch.context() as patch:
         patch.setattr(pipeline.Inventory, "find_retired", fail)
         with pytest.raises(KeyboardInterrupt):
-            renew(tmp_path / "a.tsv", NEW, encoder, collection)
-    assert collection.manifest.state == "loading"
+            load(loaded, store, encoder, text=NEW, loading=UPDATE)
+    with closing(store.open("base")) as collection:
+        assert collection.manifest.state == "loading"
 
-    result = renew(tmp_path / "a.tsv", NEW, encoder, collection)
+    result = load(loaded, store, encoder, text=NEW, loading=UPDATE)
 
     assert (result.added, result.removed) == (0, 2)
-    assert contents(collection) == contents(fresh)
+    assert contents(store) == fresh
 
 
-def test_nothing_is_removed_while_rows_cannot_be_read(tmp_path: Path, encoder: Encoder) -> None:
+def test_nothing_is_removed_while_rows_cannot_be_read(loaded: Path, store: EdgeStore, encoder: Encoder) -> None:
     """A bad row may be that of an entity which is stored: it stays."""
-    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
-
-    result = renew(tmp_path / "a.tsv", NEW + "4\t\tORG\t\n", encoder, collection)
+    result = load(loaded, store, encoder, text=NEW + "4\t\tORG\t\n", max_errors=None, loading=UPDATE)
 
     assert (result.removed, result.kept, result.points) == (0, 2, 10)
     assert result.report.skipped == {"no_name": 1}
 
 
-def test_who_calls_decides_about_removal(tmp_path: Path, encoder: Encoder) -> None:
+def test_who_calls_decides_about_removal(loaded: Path, store: EdgeStore, encoder: Encoder) -> None:
     """Retired names stay if the caller refuses to delete them, and are counted."""
-    collection = load(tmp_path / "a.tsv", OLD, encoder, tmp_path / "store")
     asked: list[tuple[int, int]] = []
 
     def refuse(removed: int, total: int) -> bool:
         asked.append((removed, total))
         return False
 
-    result = renew(tmp_path / "a.tsv", NEW, encoder, collection, may_remove=refuse)
+    result = load(loaded, store, encoder, text=NEW, loading=UPDATE, may_remove=refuse)
 
     assert asked == [(2, 10)]
     assert (result.removed, result.kept, result.points) == (0, 2, 10)
@@ -210,14 +170,3 @@ def test_an_update_wants_the_whole_release(run: Run, model: Path, tmp_path: Path
 
     assert outcome.status == 2
     assert "--update" in outcome.err
-
-
-def test_an_update_of_nothing_is_an_error(run: Run, model: Path, tmp_path: Path) -> None:
-    """There must be a collection, of the same base."""
-    path = tmp_path / "base.tsv"
-    path.write_text(OLD, encoding="utf-8")
-
-    outcome = run("ingest", str(path), "--model", str(model), "--update")
-
-    assert outcome.status == 1
-    assert "does not exist" in outcome.err

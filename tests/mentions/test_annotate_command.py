@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from cli_runner import Run
 
+from pearl_qdrant import EntityLinker
 from pearl_qdrant.cli import cli
 from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.linking.mention_detection.assertions import read_triggers
 from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat, format_of, read_passages
 from pearl_qdrant.settings import MAX_LINE_BYTES, MAX_PASSAGE_BYTES
 
@@ -68,7 +70,7 @@ def test_the_command_prints_one_line_per_mention(loaded: Run) -> None:
 
 
 def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
-    """`--type` filters, `--nil` shows ties, `--on-tie first` breaks them, `--nested` prints inner mentions, too."""
+    """`--type` filters, `--nil` shows ties, `--on-tie first` breaks them."""
     drugs = loaded(PASSAGE, "--type", "drug", "--json").lines()
     assert [line["entity_id"] for line in drugs] == ["asa"]
 
@@ -76,7 +78,6 @@ def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
 
     first = loaded("We saw Paris.", "--on-tie", "first", "--json").lines()
     assert [line["entity_id"] for line in first] == ["a-texan-city"]
-    assert len(loaded("He had a myocardial infarction.", "--nested", "--json").lines()) == 1
 
 
 def test_the_command_refuses_invalid_input(loaded: Run, tmp_path: Path) -> None:
@@ -133,8 +134,8 @@ def test_json_lines_carry_ids(loaded: Run, tmp_path: Path) -> None:
     assert [line.split()[0] for line in again.out.splitlines()] == ["r-1:5-12", "7:0-7", "4:3-10"]
 
 
-def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, tmp_path: Path) -> None:
-    """A negated mention shows its trigger, `--assertion` keeps some, `--triggers` reads words of another language."""
+def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, store: str, tmp_path: Path) -> None:
+    """A negated mention shows its trigger, `--assertion` keeps some, a table has words of another language."""
     text = "He denies a heart attack but takes aspirin."
     assert loaded(text).out.splitlines()[0].endswith("  negated (denies)")
     shown = [(x["text"], x["assertion"], x["trigger"]) for x in loaded(text, "--json").lines()]
@@ -143,33 +144,29 @@ def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, tmp_path:
 
     table = tmp_path / "german.tsv"
     table.write_text("assertion\tdirection\ttrigger\nnegated\tforward\tkein\n", encoding="utf-8")
-    (german,) = loaded("Kein heart attack.", "--triggers", str(table), "--json").lines()
-    assert (german["assertion"], german["trigger"]) == ("negated", "Kein")
+    with EntityLinker.open("base", store=store, read_only=True) as linker:
+        (german,) = linker.annotate("Kein heart attack.", triggers=read_triggers(table))
+    assert (german.assertion, german.trigger) == ("negated", "Kein")
     table.write_text("negated\tsideways\tkein\n", encoding="utf-8")
-    wrong = loaded("Kein heart attack.", "--triggers", str(table))
-    assert wrong.status == 1
-    assert "german.tsv:1: the direction is 'sideways'. Give forward, backward, both, next forward or next" in wrong.err
+    with pytest.raises(FormatError, match="tsv:1: the direction is 'sideways'"):
+        read_triggers(table)
 
 
 def test_a_file_may_have_spans_and_markup(loaded: Run, tmp_path: Path) -> None:
-    """Spans with labels are linked as they are; tags are no text; offsets count as JavaScript does if I ask for it."""
+    """Spans are linked as they are; tags are no text."""
     spans = tmp_path / "spans.jsonl"
     text = "🦄 aspirin for a <b>heart</b> attack"
-    row = {"id": 1, "text": text, "spans": [{"start": 3, "end": 10, "label": "Drug"}, {"start": 17, "end": 36}]}
+    row = {"id": 1, "text": text, "spans": [{"start": 2, "end": 9, "label": "Drug"}, {"start": 16, "end": 35}]}
     spans.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    both = ("--markup", "html", "--offsets", "utf-16", "--json")
+    both = ("--markup", "html", "--json")
 
-    given = loaded("--file", str(spans), "--label-type", "Drug=drug", *both).lines()
+    given = loaded("--file", str(spans), *both).lines()
     found = loaded(text, *both).lines()
 
-    shown = [(3, 10, "aspirin", "asa"), (20, 36, "heart</b> attack", "mi")]
+    shown = [(2, 9, "aspirin", "asa"), (19, 35, "heart</b> attack", "mi")]
     assert [(x["start"], x["end"], x["text"], x["entity_id"]) for x in found] == shown
-    assert [(x["start"], x["text"], x["entity_id"]) for x in given] == [(3, "aspirin", "asa"), (17, text[16:35], "mi")]
-    assert found[0]["sentence"] == [0, 36]
-    wrong = loaded("--file", str(spans), "--label-type", "Drug=disease", *both).lines()
-    assert [x["entity_id"] for x in wrong] == ["mi"]
-    refused = loaded("--file", str(spans), "--label-type", "drug")
-    assert (refused.status, "is not LABEL=TYPE" in refused.err) == (2, True)
+    assert [(x["start"], x["text"], x["entity_id"]) for x in given] == [(2, "aspirin", "asa"), (16, text[16:35], "mi")]
+    assert found[0]["sentence"] == [0, 35]
 
 
 @pytest.mark.slow

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
+import random
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from cli_runner import Run
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_disk import small_disk
 
-from pearl_qdrant import NgramOptions, find_ngrams
 from pearl_qdrant.errors import (
     FormatError,
     InputError,
@@ -19,7 +26,19 @@ from pearl_qdrant.errors import (
     TooManyErrorsError,
     TrainingError,
 )
-from training.ngrams.files import NgramCorpus, split_sentences, word_pattern
+from training.ngrams import find_ngrams as levels
+from training.ngrams.files import (
+    MarkedSequence,
+    NgramCorpus,
+    NgramSpan,
+    WordNumbers,
+    choose_spans,
+    draw_random_span,
+    split_sentences,
+    word_pattern,
+)
+from training.ngrams.find_ngrams import find_ngrams
+from training.options import NgramOptions
 
 HINDI = "\u0939\u093f\u0928\u094d\u0926\u0940 \u092d\u093e\u0937\u093e"
 """Two words with marks that are no letters."""
@@ -192,15 +211,238 @@ def test_sentences_end_where_they_should() -> None:
 
 def test_the_command_does_what_the_call_does(run: Run, tmp_path: Path) -> None:
     """`train ngrams` writes the same files, prints the counts, and names its flags in errors."""
-    path = write_texts(tmp_path / "a.jsonl.gz")
-    find_ngrams(path, tmp_path / "python", OPTIONS)
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(TEXTS * 3), "utf-8")
+    find_ngrams(path, tmp_path / "python", NgramOptions(threshold=0.0))
 
-    done = run("train", "ngrams", str(path), str(tmp_path / "out"), "--min-count", "2", "--threshold", "0")
+    done = run("train", "ngrams", str(path), str(tmp_path / "out"), "--threshold", "0")
     assert (done.status, done.err.count("are counted")) == (0, 6)
-    assert "3 n-grams; 7 spans in 5 sequences" in done.out
+    assert "3 n-grams; 21 spans in 15 sequences" in done.out
     assert contents(tmp_path / "out") == contents(tmp_path / "python")
-    done = run("train", "ngrams", "-", str(tmp_path / "out"), "--min-count", "2", "--json", stdin=TEXTS[0].encode())
+    done = run("train", "ngrams", "-", str(tmp_path / "out"), "--json", stdin=TEXTS[0].encode())
     assert done.status == 0
     assert done.lines()[0]["documents"] == 1
     done = run("train", "ngrams", str(path), str(path))
     assert (done.status, "is a file" in done.err or "is not a directory" in done.err.lower()) == (2, True)
+
+
+Factor = Literal["length", "none"]
+Place = tuple[int, int, int]
+"""A sequence, and the first and last word of a span, the last one excluded."""
+
+
+def naive_ngrams(words: list[str], longest: int) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Every n-gram of one word to `longest`, with its place."""
+    for start in range(len(words)):
+        for n in range(1, min(longest, len(words) - start) + 1):
+            yield start, tuple(words[start : start + n])
+
+
+def naive_scores(documents: list[list[list[str]]], options: NgramOptions) -> dict[tuple[str, ...], tuple[int, float]]:
+    """Count and PMI of each n-gram that is kept, by the formula of section 3.1, word by word."""
+    sentences = [sentence for document in documents for sentence in document]
+    counts = Counter(ngram for words in sentences for _, ngram in naive_ngrams(words, options.max_words))
+    size = sum(map(len, sentences))
+    kept = {}
+    for ngram, count in counts.items():
+        if len(ngram) > 1 and count >= options.min_count:
+            pmi = math.log(count / size) - sum(math.log(counts[word,] / size) for word in ngram)
+            pmi /= len(ngram) if options.factor == "length" else 1
+            if pmi > options.threshold:
+                kept[ngram] = count, pmi
+    return kept
+
+
+def read_rows(folder: Path) -> dict[str, tuple[int, float]]:
+    """Count and PMI of each n-gram of ngrams.tsv."""
+    lines = (folder / "ngrams.tsv").read_text("utf-8").splitlines()[1:]
+    return {ngram: (int(count), float(pmi)) for ngram, count, pmi in (line.split("\t") for line in lines)}
+
+
+def write_documents(path: Path, documents: list[list[list[str]]]) -> Path:
+    """A document on each line, its sentences ending in full stops and beginning with capitals."""
+    rows = (" ".join(" ".join(words).capitalize() + "!" for words in document) for document in documents)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def sentences_of(documents: list[list[list[str]]]) -> list[list[str]]:
+    """All sentences, in order."""
+    return [words for document in documents for words in document]
+
+
+def places(folder: Path) -> dict[Place, float]:
+    """The spans of a folder by their words, with their PMI."""
+    found = {}
+    with NgramCorpus(folder) as corpus:
+        for number, sequence in enumerate(corpus):
+            for span in sequence.spans:
+                first = sequence.text[: span.start].count(" ")
+                found[number, first, first + span.words] = span.pmi or 0.0
+                assert len(sequence.text[span.start : span.end].split()) == span.words
+    return found
+
+
+# No value is at a threshold to the last bit: whether such an n-gram is kept depends on the order of a sum.
+CORPORA = st.lists(
+    st.lists(st.lists(st.sampled_from("ab bc cd de ef".split()), min_size=1, max_size=9), min_size=1, max_size=4),
+    min_size=1,
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("factor", ["length", "none"])
+@settings(max_examples=8, deadline=None)
+@given(documents=CORPORA, min_count=st.integers(1, 3), block_words=st.sampled_from([40, 1000]))
+def test_counts_pmi_and_spans_are_those_of_a_naive_count(
+    tmp_path_factory: pytest.TempPathFactory,
+    factor: Factor,
+    documents: list[list[list[str]]],
+    min_count: int,
+    block_words: int,
+) -> None:
+    """Whatever the blocks and partitions, the folder has what a dictionary of all n-grams would give."""
+    folder = tmp_path_factory.mktemp("ngrams")
+    options = NgramOptions(factor=factor, min_count=min_count, threshold=0.1234567, block_words=block_words)
+    path = write_documents(folder / "in.txt", documents)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(levels, "_PIECE", 7)
+        find_ngrams(path, folder / "out", options)
+
+    expected = naive_scores(documents, options)
+    rows = {tuple(ngram.split()): row for ngram, row in read_rows(folder / "out").items()}
+    assert {ngram: count for ngram, (count, _) in rows.items()} == {ngram: n for ngram, (n, _) in expected.items()}
+    assert {ngram: pmi for ngram, (_, pmi) in rows.items()} == pytest.approx(
+        {ngram: pmi for ngram, (_, pmi) in expected.items()}, abs=1e-6
+    )
+    assert places(folder / "out") == pytest.approx(
+        {
+            (number, start, start + len(ngram)): expected[ngram][1]
+            for number, words in enumerate(sentences_of(documents))
+            for start, ngram in naive_ngrams(words, 6)
+            if ngram in expected
+        },
+        rel=1e-5,
+    )
+
+
+def test_a_document_keeps_its_best_ngrams(tmp_path: Path) -> None:
+    """Of more n-grams than allowed, a document keeps those of highest PMI; the table still has all."""
+    words = "one two three four one two five six one two seven eight three four".split()
+    path = write_documents(tmp_path / "in.txt", [[words], [["three", "four"]]])
+    options = NgramOptions(min_count=1, threshold=-10, max_words=2)
+    find_ngrams(path, tmp_path / "all", options)
+    find_ngrams(path, tmp_path / "best", NgramOptions(min_count=1, threshold=-10, max_words=2, max_per_document=2))
+
+    score = {ngram: pmi for ngram, (_, pmi) in read_rows(tmp_path / "all").items()}
+    assert (tmp_path / "all" / "ngrams.tsv").read_bytes() == (tmp_path / "best" / "ngrams.tsv").read_bytes()
+    with NgramCorpus(tmp_path / "best") as corpus:
+        first, second = corpus
+        kept = {first.text[span.start : span.end].lower() for span in first.spans}
+    assert kept == set(sorted(score, key=lambda ngram: -score[ngram])[:2])
+    assert [span.pmi for span in second.spans] == [pytest.approx(score["three four"])]
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the text, with four times the distinct words, takes the memory of one."""
+    monkeypatch.setattr(levels, "_PIECE", 1000)
+    monkeypatch.setattr("training.ngrams.files.MAX_CACHED", 500)
+    monkeypatch.setattr("ingest.io.streams.CHUNK", 1 << 12)
+    peaks = []
+    for n_documents in (80, 320):
+        path = tmp_path / f"{n_documents}.txt"
+        path.write_text("".join(" ".join(f"w{i}x{k // 2}" for k in range(80)) + "\n" for i in range(n_documents)))
+        tracemalloc.start()
+        find_ngrams(path, tmp_path / "out", NgramOptions(min_count=1, threshold=-99, block_words=1000, max_words=2))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_a_word_has_one_number_however_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers do not depend on what was forgotten in between; case and composition make no difference."""
+    monkeypatch.setattr("training.ngrams.files.MAX_CACHED", 2)
+    numbers = WordNumbers()
+    first = [numbers[word] for word in ("Caf\u00e9", "b", "c", "d", "cafe\u0301", "CAF\u00c9")]
+
+    assert len(numbers) <= 2
+    assert first[0] == first[4] == first[5]
+    assert len(set(first)) == 4
+
+
+def test_a_span_says_where_it_is(tmp_path: Path) -> None:
+    """Spans are characters of the sentence, with the punctuation between the words."""
+    path = tmp_path / "in.txt"
+    path.write_text("He moved to Paris, France. So \u00e9t\u00e9 Paris - France!\n", encoding="utf-8")
+    find_ngrams(path, tmp_path / "out", NgramOptions(min_count=2, threshold=0))
+
+    with NgramCorpus(tmp_path / "out") as corpus:
+        assert [one.text[one.spans[0].start : one.spans[0].end] for one in corpus] == [
+            "Paris, France",
+            "Paris - France",
+        ]
+        assert [one.words for one in corpus] == [5, 4]
+        assert corpus[0].spans == (NgramSpan(12, 25, 2, corpus[0].spans[0].pmi),)
+
+
+TEXT = "The New York Times of New York"
+TIMES = NgramSpan(4, 18, 3, 3.0)
+CITY = NgramSpan(4, 12, 2, 2.5)
+AGAIN = NgramSpan(22, 30, 2, 2.5)
+NAME = NgramSpan(13, 18, 1, 1.0)
+WHOLE = NgramSpan(0, 30, 7, 9.0)
+MARKED = MarkedSequence(TEXT, (WHOLE, CITY, TIMES, NAME, AGAIN), 7)
+NONE = MarkedSequence("Paris", (NgramSpan(0, 5, 1, 1.0),), 1)
+
+
+def test_the_ngram_of_the_lowest_score_is_chosen() -> None:
+    """All n-grams of all sequences are scored in one call; of equal scores the first counts, and NaN never does."""
+    calls = []
+
+    def score(texts: Sequence[str], spans: Sequence[tuple[int, int]]) -> list[float]:
+        calls.append([text[start:end] for text, (start, end) in zip(texts, spans, strict=True)])
+        return [float("nan"), 0.2, 0.1, 0.1]
+
+    chosen = choose_spans([NONE, MARKED], "lowest_score", rng=random.Random(0), score=score)
+    assert chosen == [None, NAME]
+    assert calls == [["New York", "New York Times", "Times", "New York"]]
+    assert choose_spans([NONE], "lowest_score", rng=random.Random(0), score=score) == [None]
+
+
+def test_an_ngram_is_drawn_at_random() -> None:
+    """Each n-gram that leaves a rest is as likely as another; the seed decides."""
+    rng = random.Random(1)
+    drawn = Counter(choose_spans([MARKED] * 4000, "random_ngram", rng=rng))
+
+    assert drawn.keys() == {CITY, TIMES, NAME, AGAIN}
+    assert all(900 < count < 1100 for count in drawn.values())
+    assert choose_spans([MARKED] * 9, "random_ngram", rng=random.Random(3)) == choose_spans(
+        [MARKED] * 9, "random_ngram", rng=random.Random(3)
+    )
+    assert choose_spans([NONE], "random_ngram", rng=rng) == [None]
+
+
+def test_random_spans_have_geometric_lengths() -> None:
+    """Lengths follow the geometric distribution with 0.2, cut off after 6 words, and each place is as likely."""
+    text = " ".join(f"w{i}" for i in range(10))
+    rng, n = random.Random(2), 5_000
+    spans = [draw_random_span(text, rng) for _ in range(n)]
+    lengths = Counter(span.words for span in spans if span)
+    whole = 1 - 0.8**6
+
+    assert sorted(lengths) == [1, 2, 3, 4, 5, 6]
+    for words, count in lengths.items():
+        assert count / n == pytest.approx(0.2 * 0.8 ** (words - 1) / whole, abs=0.02)
+    firsts = Counter(span.start for span in spans if span and span.words == 1)
+    assert len(firsts) == 10
+    assert all(len(text[span.start : span.end].split()) == span.words for span in spans if span)
+
+
+def test_a_random_span_leaves_a_rest() -> None:
+    """A sequence of one word has no span, and one of two has spans of one word."""
+    rng = random.Random(0)
+
+    assert draw_random_span("Paris!", rng) is None
+    assert {draw_random_span("New York!", rng) for _ in range(20)} == {NgramSpan(0, 3, 1), NgramSpan(4, 8, 1)}
+    assert choose_spans([NONE], "random_span", rng=rng) == [None]

@@ -1,4 +1,4 @@
-"""docker-compose.yml, checked without Docker."""
+"""docker-compose.yml, and docker-compose.cluster.yml against it, checked without Docker."""
 
 from __future__ import annotations
 
@@ -21,12 +21,22 @@ from pearl_qdrant.settings import TESTED_SERVER
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def parse(name: str) -> dict[str, Any]:
+    """A file of the top folder, with its anchors merged."""
+    parsed: dict[str, Any] = yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    return parsed
+
+
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    """The parsed file."""
-    parsed = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-    assert isinstance(parsed, dict)
-    return parsed
+    """The file with one server."""
+    return parse("docker-compose.yml")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> dict[str, Any]:
+    """The file with three."""
+    return parse("docker-compose.cluster.yml")
 
 
 @pytest.fixture(scope="module")
@@ -179,31 +189,13 @@ def run_healthcheck(qdrant: dict[str, Any], port: int) -> int:
 
 @needs_bash
 def test_the_healthcheck_passes_when_qdrant_is_ready(qdrant: dict[str, Any]) -> None:
-    """A server that reports to be ready is healthy."""
+    """A server that loads, or does not answer, is not healthy; the image has neither curl nor wget."""
     with answering(200) as (port, paths):
         assert run_healthcheck(qdrant, port) == 0
-
     assert paths == ["/readyz"]
-
-
-@needs_bash
-def test_the_healthcheck_fails_while_qdrant_loads(qdrant: dict[str, Any]) -> None:
-    """A server that answers, but is not ready, is not healthy."""
+    assert run_healthcheck(qdrant, port) != 0, "nothing listens any more"
     with answering(503) as (port, _):
         assert run_healthcheck(qdrant, port) != 0
-
-
-@needs_bash
-def test_the_healthcheck_fails_when_nothing_listens(qdrant: dict[str, Any]) -> None:
-    """A server that does not answer is not healthy."""
-    with answering(200) as (port, _):
-        pass
-
-    assert run_healthcheck(qdrant, port) != 0
-
-
-def test_the_healthcheck_only_needs_programs_of_the_image(qdrant: dict[str, Any]) -> None:
-    """The image has neither curl nor wget."""
     assert not re.search(r"\b(curl|wget|nc|python\d?)\b", " ".join(qdrant["healthcheck"]["test"]))
 
 
@@ -227,3 +219,67 @@ def test_compose_takes_the_files(name: str) -> None:
     checked = subprocess.run(command, timeout=300, capture_output=True, text=True, check=False, env=environment)
 
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+NODES = ("qdrant-1", "qdrant-2", "qdrant-3")
+
+SAME = ("image", "restart", "ulimits", "healthcheck", "stop_grace_period", "logging", "mem_limit", "cpus")
+"""What a node has as the single server has it."""
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_is_as_the_single_server(compose: dict[str, Any], cluster: dict[str, Any], node: str) -> None:
+    """A node differs from the server of docker-compose.yml only in being one of a cluster."""
+    server, service = compose["services"]["qdrant"], cluster["services"][node]
+    added = {"QDRANT__CLUSTER__ENABLED": "true", "QDRANT__STORAGE__COLLECTION__REPLICATION_FACTOR": "2"}
+
+    assert {key: service[key] for key in SAME} == {key: server[key] for key in SAME}
+    assert service["environment"] == {**server["environment"], **added}
+    assert set(service) <= {*SAME, "environment", "command", "ports", "volumes", "depends_on"}
+
+
+def test_the_nodes_find_each_other(cluster: dict[str, Any]) -> None:
+    """Each node names itself; all but the first join by the first, once it is ready."""
+    for node in NODES:
+        service = cluster["services"][node]
+        joining = [] if node == NODES[0] else ["--bootstrap", f"http://{NODES[0]}:6335"]
+        assert service["command"][3:] == ["qdrant", "--uri", f"http://{node}:6335", *joining]
+        assert "exec ./qdrant" in service["command"][2]
+        keyed = {"keys": {"condition": "service_completed_successfully"}}
+        assert service["depends_on"] == keyed | ({NODES[0]: {"condition": "service_healthy"}} if joining else {})
+
+
+def test_every_port_of_the_cluster_is_bound_to_loopback(cluster: dict[str, Any]) -> None:
+    """No port is open to the network or taken twice, and the one between the nodes is not published."""
+    ports = [port for service in cluster["services"].values() for port in service.get("ports", [])]
+    parsed = [re.fullmatch(r"127\.0\.0\.1:(\$\{\w+:-)?(\d+)\}?:(\d+)", port) for port in ports]
+
+    assert all(parsed)
+    outside = [match[2] for match in parsed if match]
+    assert len(set(outside)) == len(outside)
+    assert {"6333", "6343", "6353"} <= set(outside)
+    assert "6335" not in {match[3] for match in parsed if match}
+
+
+def test_the_service_is_as_beside_one_server(compose: dict[str, Any], cluster: dict[str, Any]) -> None:
+    """The service and the load ask any node that answers, with the same rights and settings as beside one server."""
+    for name in ("service", "ingest"):
+        ours, theirs = cluster["services"][name], compose["services"][name]
+        differing = {key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}
+        asked = ours["environment"]["PEARL_QDRANT_STORE"]
+
+        assert differing <= {"depends_on", "environment"}
+        assert asked == ",".join(f"http://{node}:6333" for node in NODES)
+        assert set(ours["depends_on"]) < {*NODES, "ingest"}
+        assert {**ours["environment"], "PEARL_QDRANT_STORE": "http://qdrant:6333"} == theirs["environment"]
+    assert cluster["services"]["keys"] == compose["services"]["keys"]
+    assert cluster["name"] != compose["name"]
+
+
+def test_no_other_settings_are_read(cluster: dict[str, Any]) -> None:
+    """What the file reads from the environment stands in .env.example, with the same default."""
+    text, compose = ((ROOT / name).read_text("utf-8") for name in ("docker-compose.cluster.yml", "docker-compose.yml"))
+    found = re.findall(r"\$\{([A-Z_]+)(:[-?][^}]*)\}", text)
+
+    assert found
+    assert set(found) <= set(re.findall(r"\$\{([A-Z_]+)(:[-?][^}]*)\}", compose))

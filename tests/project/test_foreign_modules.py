@@ -30,29 +30,15 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_a_program_calls_is_imported_beside_files_of_the_same_names(folder: Path) -> None:
-    """The first import of README works in a folder with an `ingest.py` and a `training.py`."""
+def test_programs_and_commands_work_beside_files_of_the_same_names(folder: Path) -> None:
+    """The first import of README, a user's own `ingest.py`, and `python -m pearl_qdrant` take our packages."""
     code = "from pearl_qdrant import load_base, scan_base, FitRequest; print(scan_base('base.tsv').names)"
     found = python(folder, "-c", code)
-
     assert (found.stdout, found.stderr) == ("1\n", "")
-
-
-def test_a_script_may_be_called_ingest(folder: Path) -> None:
-    """A user's `ingest.py` itself loads a base."""
-    (folder / "ingest.py").write_text(
-        "from pearl_qdrant import scan_base\nprint(scan_base('base.tsv').names)\n", "utf-8"
-    )
-
+    by_command = python(folder, "-m", "pearl_qdrant", "ingest", "base.tsv", "--dry-run", "--json")
+    assert (by_command.returncode, '"names": 1' in by_command.stdout) == (0, True), by_command.stderr
+    (folder / "ingest.py").write_text(code.replace(", FitRequest", ""), "utf-8")
     assert python(folder, "ingest.py").stdout == "1\n"
-
-
-def test_the_command_line_works_beside_files_of_the_same_names(folder: Path) -> None:
-    """`python -m pearl_qdrant` takes its own packages, not the files of the folder."""
-    found = python(folder, "-m", "pearl_qdrant", "ingest", "base.tsv", "--dry-run", "--json")
-
-    assert found.returncode == 0, found.stderr
-    assert '"names": 1' in found.stdout
 
 
 @pytest.mark.parametrize("name", ["ingest", "training"])

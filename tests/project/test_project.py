@@ -37,17 +37,15 @@ HELP_STEPS = 300_000
 """Limit of calls and returns of `--help`, first import included. It now needs half of them, in 0.1 s."""
 
 
-def test_changelog_and_package_have_the_same_version() -> None:
-    """The first version in the changelog is that of the package, from which pyproject.toml takes it."""
+def test_the_list_of_public_names_is_fixed() -> None:
+    """Adding or removing a public name is a decision; the changelog begins with the version."""
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
 
+    assert pearl_qdrant.__all__ == PUBLIC.split()
+    with pytest.raises(AttributeError, match="has no attribute 'EntityLinkr'"):
+        _ = pearl_qdrant.EntityLinkr
     assert heading
     assert heading[1] == pearl_qdrant.__version__
-
-
-def test_the_list_of_public_names_is_fixed() -> None:
-    """Adding or removing a public name is a decision, repeated here."""
-    assert pearl_qdrant.__all__ == PUBLIC.split()
 
 
 def test_type_checkers_see_the_public_names() -> None:
@@ -66,12 +64,6 @@ def test_type_checkers_see_the_public_names() -> None:
         assert getattr(importlib.import_module(module or ""), name) is getattr(pearl_qdrant, name)
 
 
-def test_an_unknown_public_name_is_an_attribute_error() -> None:
-    """A misspelt name fails as in any module."""
-    with pytest.raises(AttributeError, match="has no attribute 'EntityLinkr'"):
-        _ = pearl_qdrant.EntityLinkr
-
-
 RUN_HELP = """
 import sys
 from pearl_qdrant.cli import main
@@ -87,14 +79,8 @@ except SystemExit as end:
 
 def run_python(code: str) -> str:
     """Standard error of a new process that runs `code` in the repository."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG_S,
-    )
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=HANG_S)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -127,12 +113,8 @@ def test_help_is_fast() -> None:
 def tracked_files() -> list[Path]:
     """All files that git tracks or would add; without git, the test is skipped."""
     try:
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-        )
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("not a git checkout")
     paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]

@@ -10,8 +10,7 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from obo_terms import TOES
-from rdf_bases import GRAPH, OWL, SYNTAXES
+from rdf_bases import OWL, SYNTAXES, TOES, graph
 from tables import CSV, JSONL, written_tables
 from umls_release import CONSO
 from wikidata_items import item
@@ -41,7 +40,7 @@ _TEXTS = {
     "made.owl": ("rdf", OWL),
     "toys.trig": ("rdf", SYNTAXES["TriG"]),
     "toys.jsonld": ("rdf", SYNTAXES["JSON-LD"]),
-    "toes.json": ("obograph", GRAPH),
+    "toes.json": ("obograph", json.dumps(json.loads(graph()), indent=1)),
     "dump.json": ("wikidata", "[\n" + ",\n".join(map(json.dumps, _ITEMS)) + "\n]\n"),
     "truthy.nt": ("rdf", _TRUTHY),
     "toes.obo": ("obo", TOES),

@@ -5,12 +5,11 @@ From a base's own types to coarse types.
 
 from __future__ import annotations
 
+import bz2
 import gc
 import gzip
 import json
 import os
-import subprocess
-import sys
 import threading
 import zipfile
 from collections import Counter
@@ -23,21 +22,21 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
+from rdf_bases import NODES, TOES, graph, read
 from standard_input import given_input
 from tables import workbook
 from umls_release import CONSO, atom
-from wikidata_items import item
+from wikidata_items import ADA, TRUTHY, dump, item, wd
 
 from ingest.base import type_map
 from ingest.base.format import ReadOptions, TableColumns
-from ingest.base.merge import hash_texts, name_hash
-from ingest.base.reader import ScanResult, scan
+from ingest.base.reader import ScanResult, name_hash, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMAT_NAMES, FORMATS, detect_format, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.table import TableReader
 from pearl_qdrant.cli.ingest import FLAGS, ingest
-from pearl_qdrant.errors import FormatError, SettingsError
+from pearl_qdrant.errors import FormatError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 
@@ -102,6 +101,81 @@ def test_each_format_is_known_by_its_structure(run: Run, tmp_path: Path, kind: s
     assert int(str(outcome.lines()[0]["names"])) >= 2
 
 
+BEGINNINGS: list[tuple[str, bool, list[str | bytes]]] = [
+    ("obo", True, [TOES, gzip.compress(TOES.encode()), "[Term]\r\nid: A:1\r\n",
+                   "ontology: toes\n" + "".join(f'subsetdef: s{n} "a subset"\n' for n in range(9_000))]),
+    ("obo", False, ["id\tname\nformat-version\tx\n", "", gzip.compress(TOES.encode())[:20],
+                    "ontology: toes\nhow to read it\nand more\nand more\n"]),
+    ("wikidata", True, [dump(ADA), gzip.compress(dump(ADA)), json.dumps(item(1), indent=1),
+                        dump(item(1) | {"type": "property", "id": "P6"}),
+                        f"{json.dumps(item(1))}\n{json.dumps(item(2))}\n"]),
+    ("wikidata", False, [TRUTHY, '[{"id": "C1", "name": "flu", "type": "x"}]', "", "id\tname\nQ1\tParis\n",
+                         f"<http://yago-knowledge.org/resource/A> <http://x/sameAs> {wd('Q1')} .\n",
+                         gzip.compress(dump(ADA))[:20], '"type":"item" "id":"Q1"']),
+    ("obograph", True, [graph(), json.dumps({"graphs": [{"nodes": NODES}]}, indent=3)]),
+    ("obograph", False, ['{"nodes": [{"id": 1}], "links": []}']),
+    ("rdf", True, ['{"@context": {}, "@graph": [{"@id": "u:a"}]}']),
+    ("rdf", False, ['<?xml version="1.0"?>\n<DescriptorRecordSet L="eng"><DescriptorRecord/></DescriptorRecordSet>',
+                    "<html><body>not found</body></html>", "<http://a/b>\tname\tperson\n<http://a/c>\tname\tplace\n",
+                    "http://a/b\tname\n", "name,id\n<a>,b\n", "@type\tname\n@id\ttoy\n", "prefix\tname\nbase\ttoy\n",
+                    "", TOES, '{"id": "1", "name": "context"}\n{"id": "2", "name": "@id"}\n']),
+    ("csv", True, ["id,name\n1,a\n", "CUI;Canonical_Name;type\n1;a;b\n", '\n"id","name"\n1,a\n', "Q1,Paris\nQ2,Rome\n",
+                   "id|name\n1|a\n", "sep=;\nid;name\n1;a\n"]),
+    ("tsv", True, ["id\tname\n1\ta,b\n", "idname\n", '{"id"\t"Paris"\n', "{1}\tParis\n"]),
+    ("jsonl", True, ['{"id": 1, "name": "x"}\n', '\n {"label": "x"}\n{}\n', '{"id": 1}\nParis\n',
+                     json.dumps({"id": "1", "name": "x" * 100_000}) + "\n", '{"nodes": [{"id": 1}], "links": []}',
+                     '{"id": "1", "name": "graphs"}\n{"id": "2", "name": "nodes"}\n']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, is_it, contents", BEGINNINGS)
+def test_the_first_bytes_show_the_format(tmp_path: Path, kind: str, is_it: bool, contents: list[str | bytes]) -> None:
+    """Compressed or not, whatever the name of the file; what cannot be read is taken for TSV."""
+    path = tmp_path / "base.ttl"
+    for content in contents:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        assert (detect_format([path]) == kind) == is_it, content[:60]
+    assert all(detect_format([path]) == "tsv" for path in ("-", tmp_path / "nowhere", "a\0b"))
+
+
+MANY = dump(*(item(i, {"en": f"name {i * 7919 % 10007}"}, above=[i + 1]) for i in range(1, 3000)))
+WRONG: list[tuple[str, str | bytes, str]] = [
+    *((kind, b"", "is empty") for kind in ("obo", "wikidata")),
+    *((kind, b"PK\x03\x04zip", "zip archive") for kind in ("obo", "wikidata")),
+    ("obo", b"\n\n", r"no \[Term\] stanza"),
+    ("obo", b"format-version: 1.2\n\n[Typedef]\nid: x\n", r"no \[Term\] stanza"),
+    ("obo", b"C1\tflu\n", ":1: is neither .* Is this an OBO file"),
+    ("obo", gzip.compress(TOES.encode() * 50)[:-9], "ends early"),
+    ("obo", bz2.compress(TOES.encode())[:-9], "ends early"),
+    ("wikidata", b"[\n]\n", "has no entity"),
+    ("wikidata", gzip.compress(MANY)[:-9], r":\d+: after this line, its gzip data ends early"),
+    ("wikidata", bz2.compress(MANY)[:-9], "bzip2 data ends early"),
+    ("wikidata", gzip.compress(MANY)[:20_000] + b"\0\xff" * 99 + gzip.compress(MANY)[20_198:],
+     r":\d+: after this line, its gzip data is damaged"),
+    ("obograph", graph()[:-30], "is not valid JSON, or ends early"),
+    ("obograph", graph() + " x", "is not valid JSON"),
+    ("obograph", '{"graphs": [{"nodes": [], "edges": []}]}', "has no nodes"),
+    ("obograph", '{"graphs": [{"nodes": [' + "[" * 100_000, "nested too deep"),
+    ("obograph", '{"graphs": [{"nodes": [{"id": ' + "1" * 9_000 + "}]}]}", "is not valid JSON"),
+    ("obograph", '{"graphs": [{"nodes": [{"id": "' + "x" * 9_000, "is not valid JSON, or ends early"),
+    ("obograph", graph().encode().replace(b"sore toe", b"s\xffre toe"), "is not valid UTF-8"),
+    ("obograph", "", "has no nodes"),
+    ("rdf", "id\tname\n1\ttoy\n", "is not RDF. RDF is read as"),
+    ("rdf", '<?xml version="1.0"?><!DOCTYPE DescriptorRecordSet SYSTEM "x.dtd"><DescriptorRecordSet/>',
+     "is not RDF but MeSH as XML. Read it with format mesh"),
+    ("rdf", " \n", "is empty"),
+    ("rdf", bytes(range(256)) * 40, "is not text"),
+    ("rdf", TOES, "is not RDF"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, content, message", WRONG, ids=[f"{kind}-{i}" for i, (kind, *_) in enumerate(WRONG)])
+def test_what_is_no_base_of_a_format_says_so(kind: str, content: str | bytes, message: str) -> None:
+    """Another kind of file, or a damaged one, is an error that names the file, the line and what is wrong."""
+    with pytest.raises(FormatError, match=message):
+        read(content, kind=kind)
+
+
 def test_what_the_options_leave_out_is_in_the_report(run: Run, tmp_path: Path) -> None:
     """Rows in other languages, or suppressed, are counted by reason, apart from the bad ones."""
     outcome = run("ingest", str(write(tmp_path, "umls")), "--dry-run", "--language", "fi", "--json")
@@ -149,12 +223,6 @@ def test_a_folder_of_nothing_known_is_an_error(tmp_path: Path) -> None:
     """The message names the files that were searched for."""
     with pytest.raises(FormatError, match="MRCONSO"):
         detect_format([tmp_path])
-
-
-def test_a_wrong_option_of_a_reader_is_a_setting_error(tmp_path: Path) -> None:
-    """Whoever uses the SDK gets an error of ours."""
-    with pytest.raises(SettingsError, match="tsv"):
-        open_reader([write(tmp_path, "tsv")], options=ReadOptions(srl_max=0))
 
 
 def test_the_command_line_offers_every_format() -> None:
@@ -218,16 +286,6 @@ def scan_text(text: str, report: ReadReport | None = None) -> tuple[ScanResult, 
         return result, list(reader.read(read_report, scattered=result.scattered)), read_report
 
 
-def test_counts_are_those_of_the_entities() -> None:
-    """Entities, names, distinct names and names of several entities are counted before anything is encoded."""
-    result, entities, _ = scan_text("Q1\tParis\t\tPaname\nQ2\tParis\nQ3\tRome\t\tParis|Roma\nQ1\tLutetia\t\tParis\n")
-
-    assert (result.entities, result.names, result.distinct_names) == (3, 7, 5)
-    assert result.repeated_name_hashes.tolist() == [name_hash("Paris")]
-    assert result.scattered.tolist() == [name_hash("Q1")]
-    assert [entity.entity_id for entity in entities] == ["Q2", "Q3", "Q1"]
-
-
 def test_the_digest_is_that_of_what_is_read(tmp_path: Path) -> None:
     """A resumed run notices any change of what is read; the same rows packed otherwise are the same input."""
 
@@ -276,15 +334,6 @@ def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) ->
         assert list(entity.names()) == list(everything)
 
 
-def test_hashes_are_the_same_in_every_process() -> None:
-    """A reader in another process agrees about which names repeat."""
-    code = "from ingest.base.reader import name_hash; print(name_hash('Paris é'))"
-    root = Path(__file__).resolve().parents[2]
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
-
-    assert int(other.stdout) == name_hash("Paris é") == hash_texts(["x", "Paris é"]).tolist()[1]
-
-
 def test_scattered_rows_do_not_wait_in_memory() -> None:
     """A base whose ids are all scattered is merged on disk, in batches."""
     text = "".join(f"Q{i % 10_000}\tname {i}\n" for i in range(20_000))
@@ -298,22 +347,19 @@ def test_scattered_rows_do_not_wait_in_memory() -> None:
     assert n_alive < 3_000
 
 
-def test_coarse_types_map_to_themselves() -> None:
-    """A base that has OntoNotes types already keeps them, in any spelling."""
-    type_map = TypeMap.load()
-
-    assert [type_map.map_types([name]) for name in ENTITY_TYPES] == [(name,) for name in ENTITY_TYPES]
-    assert type_map.map_types(["person", "Work of Art", "work-of-art"]) == ("PERSON", "WORK_OF_ART")
-
-
-def test_common_spellings_are_known() -> None:
-    """PER, LOCATION, organisation and their like have a coarse type; an unknown type has none."""
-    assert TypeMap.load().map_types(["PER", "Location", "organisation", "City", "country", "zorgon"]) == (
-        "PERSON",
-        "LOC",
-        "ORG",
-        "GPE",
-    )
+@pytest.mark.parametrize(
+    "native, coarse",
+    [
+        *((name, name) for name in ENTITY_TYPES),
+        *(("person", "PERSON"), ("Work of Art", "WORK_OF_ART"), ("work-of-art", "WORK_OF_ART"), ("PER", "PERSON")),
+        *(("Location", "LOC"), ("organisation", "ORG"), ("City", "GPE"), ("country", "GPE"), ("zorgon", None)),
+        *(("CreativeWork", "WORK_OF_ART"), ("AdministrativeArea", "GPE"), ("BodyOfWater", "LOC"), ("Airport", "FAC")),
+        *(("SportsTeam", "ORG"), ("Award", "OTHER"), ("Intangible", None)),
+    ],
+)
+def test_types_have_the_coarse_types_that_one_expects(native: str, coarse: str | None) -> None:
+    """Coarse types themselves in any spelling, common ones, and classes of schema.org; an unknown type has none."""
+    assert TypeMap.load().map_types([native]) == ((coarse,) if coarse else ())
 
 
 def test_own_rows_win_over_the_shipped_ones(tmp_path: Path) -> None:

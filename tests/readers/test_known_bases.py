@@ -12,7 +12,7 @@ import pytest
 from cli_runner import Run
 
 from ingest.base import format as layouts
-from ingest.base.format import ALIAS, NAME, SKIP, Base, ReadOptions, Shape, TableColumns
+from ingest.base.format import ReadOptions, TableColumns, read_bases
 from ingest.formats import detect_format, known_bases, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
@@ -157,8 +157,10 @@ def test_alternate_names_belong_to_the_places_beside_them(tmp_path: Path) -> Non
     cities.write_text(CITY)
     names.write_text(NAMES)
 
+    for found in (read(cities, names), read(names, cities)):
+        assert list(found) == ["1"]
+        assert found["1"].canonical_name == "Toyburg"
     assert list(read(cities, names)["1"].names()) == ["Toyburg", "Toyville", "Тойбург", "Toyburg City", "Lelula"]
-    assert list(read(cities, names)) == ["1"]
     assert list(read(names, languages=("fi", "en"))["1"].names()) == ["Lelula", "Toyburg City"]
     assert list(read(names, languages=("fi",))["1"].names()) == ["Lelula"]
     assert read(cities, names)["1"].languages == {"Toyburg City": "en", "Lelula": "fi"}
@@ -217,58 +219,30 @@ def test_options_go_before_the_known_columns(tmp_path: Path) -> None:
     assert {key: list(entity.names()) for key, entity in found.items()} == {"HGNC:1": ["TOY1", "TOY0"]}
 
 
-def test_a_new_base_is_a_table_of_ten_lines(tmp_path: Path) -> None:
-    """A stranger describes the files of a base of their own, and all else follows."""
-    path = tmp_path / "toys.txt"
-    path.write_text("T1;main;Kite\nT1;other;Paper bird\nT1;maker;Anna\nT2;main;Top\n")
-    toys = Base(
-        "toys",
-        "the register of toys",
-        (
-            Shape(
-                "toys.txt",
-                TableColumns("toy", "text"),
-                names=("toy", "kind", "text"),
-                patterns={"toy": r"T\d+", "kind": "main|other|maker"},
-                role_column="kind",
-                roles={"main": NAME, "other": ALIAS},
-                other_role=SKIP,
-                value_column="text",
-            ),
-        ),
-    )
-    report = ReadReport()
+def test_a_new_base_is_a_file_of_ten_lines(run: Run, tmp_path: Path) -> None:
+    """A stranger describes the files of a base of their own, as the documentation shows, and all else follows."""
+    page = (Path(__file__).parents[2] / "docs" / "bases" / "known.md").read_text(encoding="utf-8")
+    layout, rows, other = tmp_path / "toys.json", tmp_path / "toys.txt", tmp_path / "other.csv"
+    layout.write_text(page.partition("```json\n")[2].partition("```")[0], encoding="utf-8")
+    rows.write_text("T1;main;Kite\nT1;other;Paper bird\nT1;maker;Anna\nT2;main;Top\n")
+    other.write_text("id,name\n1,x\n")
+    toys, report = read_bases(layout), ReadReport()
 
-    found = read(path, bases=(toys,), report=report)
+    found = read(rows, bases=toys, report=report)
+    done = run("ingest", str(rows), "--layout", str(layout), "--dry-run", "--json")
+    layout.write_text(layout.read_text().replace("patterns", "pattern"))
+    failed = run("ingest", str(rows), "--layout", str(layout), "--dry-run")
 
     assert {key: list(one.names()) for key, one in found.items()} == {"T1": ["Kite", "Paper bird"], "T2": ["Top"]}
     assert "the register of toys" in report.notes[0]
-    assert detect_format([path], ReadOptions(bases=(toys,))) == "toys"
+    assert detect_format([rows], ReadOptions(bases=toys)) == "toys"
     with pytest.raises(FormatError, match="is no file of the register of toys"):
-        read(_other(tmp_path), kind="toys", bases=(toys,))
-
-
-def test_a_new_base_is_a_file_on_the_command_line(run: Run, tmp_path: Path) -> None:
-    """The file that the documentation shows works as it stands; a field that is not known is named."""
-    page = (Path(__file__).parents[2] / "docs" / "bases" / "known.md").read_text(encoding="utf-8")
-    layout, rows = tmp_path / "toys.json", tmp_path / "toys.txt"
-    layout.write_text(page.partition("```json\n")[2].partition("```")[0], encoding="utf-8")
-    rows.write_text("T1;main;Kite\nT1;other;Paper bird\nT1;maker;Anna\nT2;main;Top\n")
-
-    done = run("ingest", str(rows), "--layout", str(layout), "--dry-run", "--json")
+        read(other, kind="toys", bases=toys)
     assert done.status == 0, done.err
     assert (done.lines()[0]["entities"], done.lines()[0]["names"]) == (2, 3)
     assert "the register of toys" in done.err
-    layout.write_text(layout.read_text().replace("patterns", "pattern"))
-    failed = run("ingest", str(rows), "--layout", str(layout), "--dry-run")
     assert failed.status == 1
     assert "unknown field `pattern`" in failed.err
-
-
-def _other(folder: Path) -> Path:
-    path = folder / "other.csv"
-    path.write_text("id,name\n1,x\n")
-    return path
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -282,19 +256,6 @@ def test_files_that_say_one_thing_each_are_put_together(tmp_path: Path, reverse:
     with open_reader(paths) as reader:
         (entity,) = reader.read(ReadReport())
     assert (entity.canonical_name, entity.kb_types) == ("Toyburg", ("wikicat_Toys",))
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_alternate_names_may_come_first(tmp_path: Path, reverse: bool) -> None:
-    """The names of places that are not in the other file are left out, and it has the canonical names."""
-    (tmp_path / "cities.txt").write_text(CITY)
-    (tmp_path / "names.txt").write_text(NAMES)
-    paths = [tmp_path / "cities.txt", tmp_path / "names.txt"]
-
-    with open_reader(paths[::-1] if reverse else paths) as reader:
-        found = list(reader.read(ReadReport(), scattered=None))
-    assert next((one.entity_id, one.canonical_name) for one in found) == ("1", "Toyburg")
-    assert {one.entity_id for one in found} == {"1"}
 
 
 def test_withdrawn_organisations_are_left_out(tmp_path: Path) -> None:

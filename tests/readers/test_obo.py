@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
+from functools import partial
 from pathlib import Path
 
 import pytest
-from obo_terms import TOES, read
+from rdf_bases import TOES
+from rdf_bases import read as read_base
 
-from ingest.base.format import ReadOptions
 from ingest.base.reader import scan
-from ingest.base.type_map import ClassGraph
-from ingest.formats import detect_format, open_reader
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from pearl_qdrant.errors import FormatError, OptionError
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.records import Entity
+
+read = partial(read_base, name="base.obo", kind="obo")
 
 
 def test_a_term_is_an_entity() -> None:
@@ -47,16 +48,16 @@ def test_what_is_left_out_is_counted() -> None:
 
 def test_scopes_are_chosen() -> None:
     """Other scopes are wanted by name; a synonym without one is RELATED."""
-    (term, *_) = read(TOES, ReadOptions(scopes=("BROAD", "RELATED")))
+    (term, *_) = read(TOES, scopes=("BROAD", "RELATED"))
 
     assert term.aliases == ("hurting foot", "no scope")
     with pytest.raises(OptionError, match="CLOSE"):
-        read(TOES, ReadOptions(scopes=("CLOSE",)))
+        read(TOES, scopes=("CLOSE",))
 
 
 def test_links_are_the_direct_parents() -> None:
     """On request: each once, without the term itself."""
-    entities = read(TOES, ReadOptions(links=True))
+    entities = read(TOES, links=True)
 
     assert [e.extra.get("links_to") for e in entities] == ["MADE:0002|MADE:0004", "MADE:0003", "MADE:0002", None]
 
@@ -151,50 +152,3 @@ def test_a_bad_line_costs_itself_alone(line: bytes, reason: str, number: int) ->
     assert report.skipped == {reason: 1}
     assert report.examples[0].path.endswith("base.obo")
     assert report.examples[0].line == number
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"", "is empty"),
-        (b"\n\n", "no \\[Term\\] stanza"),
-        (b"format-version: 1.2\n\n[Typedef]\nid: x\n", "no \\[Term\\] stanza"),
-        (b"C1\tflu\n", ":1: is neither .* Is this an OBO file"),
-        (gzip.compress(TOES.encode() * 50)[:-9], "ends early"),
-        (bz2.compress(TOES.encode())[:-9], "ends early"),
-        (b"PK\x03\x04zip", "zip archive"),
-    ],
-    ids=["empty", "blank", "no term", "tsv", "cut gzip", "cut bzip2", "zip"],
-)
-def test_what_is_no_ontology_says_so(content: bytes, message: str) -> None:
-    """Another kind of file, or a damaged one, is a typed error."""
-    with pytest.raises(FormatError, match=message):
-        read(content)
-
-
-def test_ontologies_are_recognised(tmp_path: Path) -> None:
-    """Only the first bytes count, compressed or not."""
-    contents = {
-        "a.txt": TOES.encode(),
-        "b": gzip.compress(TOES.encode()),
-        "c.obo": b"[Term]\r\nid: A:1\r\n",
-        "d.obo": b"id\tname\nformat-version\tx\n",
-        "e.obo": b"",
-        "f.obo": gzip.compress(TOES.encode())[:20],
-        "g.txt": b"ontology: toes\n" + b"".join(b'subsetdef: s%d "a subset"\n' % n for n in range(9_000)),
-        "h.txt": b"ontology: toes\nhow to read it\nand more\nand more\n",
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-
-    assert [name for name in contents if detect_format([tmp_path / name]) == "obo"] == ["a.txt", "b", "c.obo", "g.txt"]
-
-
-def test_ancestors_come_nearest_first_and_once() -> None:
-    """A diamond gives its top once; a cycle ends."""
-    graph = ClassGraph([1, 1, 2, 3, 4, 7], [3, 2, 4, 4, 1, 7])
-
-    assert graph.walk_up([1], 9) == ([1, 3, 2, 4], [0, 1, 1, 2])
-    assert graph.walk_up([7, 9, 7], 9) == ([7, 9], [0, 0])
-    assert graph.walk_up([], 9) == ([], [])
-    assert ClassGraph([], []).walk_up([5], 9) == ([5], [0])

@@ -6,70 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from rdf_bases import OBO, OWL, TERMS, read
+from rdf_bases import EDGES, IN_OBO, NODES, OBO, OWL, SPACE, TERMS, graph, node, read
 
-from ingest.formats import detect_format
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
-
-SPACE = "http://purl.obolibrary.org/obo/"
-IN_OBO = "http://www.geneontology.org/formats/oboInOwl#"
-
-
-def node(local: str, name: str | None, kind: str | None = "CLASS", **meta: Any) -> dict[str, Any]:
-    """A node of a graph."""
-    found: dict[str, Any] = {"id": SPACE + local, "meta": meta}
-    return found | ({"lbl": name} if name else {}) | ({"type": kind} if kind else {})
-
-
-def edge(child: str, parent: str, pred: str = "is_a") -> dict[str, str]:
-    """An edge of a graph."""
-    return {"sub": SPACE + child, "pred": pred, "obj": SPACE + parent}
-
-
-NODES = [
-    node(
-        "MADE_0001",
-        "sore left toe",
-        definition={"val": "A toe that hurts.", "xrefs": ["x:y"]},
-        comments=["not of interest"],
-        synonyms=[
-            {"pred": "hasExactSynonym", "val": "toe pain, left", "xrefs": []},
-            {"pred": "hasBroadSynonym", "val": "hurting foot"},
-            {"pred": "hasRelatedSynonym", "val": "toe ache"},
-        ],
-        xrefs=[{"val": "OTHER:77"}],
-        basicPropertyValues=[
-            {"pred": IN_OBO + "hasAlternativeId", "val": "MADE:0901"},
-            {"pred": IN_OBO + "hasOBONamespace", "val": "made_up"},
-        ],
-    ),
-    node("MADE_0002", "sore toe"),
-    node("MADE_0003", "sore thing"),
-    node(
-        "MADE_0005",
-        "obsolete toe",
-        deprecated=True,
-        basicPropertyValues=[{"pred": SPACE + "IAO_0100001", "val": SPACE + "MADE_0002"}],
-    ),
-    node("OTHER_0001", None),
-    node("BFO_0000050", "part of", "PROPERTY"),
-    node("MADE_0009", "the toe of Anna", "INDIVIDUAL"),
-]
-EDGES = [
-    edge("MADE_0001", "MADE_0002"),
-    edge("MADE_0002", "MADE_0003"),
-    edge("MADE_0001", "MADE_0003", SPACE + "BFO_0000050"),
-]
-
-
-def graph(nodes: Any = NODES, edges: Any = EDGES, **more: Any) -> str:
-    """A document with one graph."""
-    return json.dumps(
-        {"meta": {}, "graphs": [{"id": SPACE + "made.json", "meta": {}, **more, "nodes": nodes, "edges": edges}]}
-    )
 
 
 @pytest.mark.parametrize("form", ["obo", "owl", "json", "ttl"])
@@ -137,45 +79,12 @@ def test_odd_nodes_are_counted_or_left_out() -> None:
     assert report.skipped == {"no_id": 3, "nul_character": 1}
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (graph()[:-30], "is not valid JSON, or ends early"),
-        (graph() + " x", "is not valid JSON"),
-        ('{"graphs": [{"nodes": [], "edges": []}]}', "has no nodes"),
-        ('{"graphs": [{"nodes": [' + "[" * 100_000, "nested too deep"),
-        ('{"graphs": [{"nodes": [{"id": ' + "1" * 9_000 + "}]}]}", "is not valid JSON"),
-        ('{"graphs": [{"nodes": [{"id": "' + "x" * 9_000, "is not valid JSON, or ends early"),
-        (graph().encode().replace(b"sore toe", b"s\xffre toe"), "is not valid UTF-8"),
-        ("", "has no nodes"),
-    ],
-)
-def test_a_damaged_file_says_so(content: str | bytes, message: str) -> None:
-    """The error names the file and the line."""
-    with pytest.raises(FormatError, match=message):
-        read(content, kind="obograph")
-
-
 def test_a_node_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node larger than any real one is not collected in memory."""
     monkeypatch.setattr(limits, "MAX_ITEM_BYTES", 1_000)
 
     with pytest.raises(FormatError, match="has an object of over 1,000 bytes"):
         read(graph([node("MADE_0001", "x" * 2_000_000)], []), kind="obograph")
-
-
-def test_graphs_are_told_from_other_json(tmp_path: Any) -> None:
-    """Nodes and edges alone do not make an ontology; JSON-LD and items are not taken for one."""
-    for name, text in {
-        "a": graph(),
-        "b": json.dumps({"graphs": [{"nodes": NODES}]}, indent=3),
-        "c": '{"nodes": [{"id": 1}], "links": []}',
-        "d": '{"@context": {}, "@graph": [{"@id": "u:a"}]}',
-        "e": '{"id": "1", "name": "graphs"}\n{"id": "2", "name": "nodes"}\n',
-    }.items():
-        (tmp_path / name).write_text(text)
-
-    assert [detect_format([tmp_path / name]) for name in "abcde"] == ["obograph", "obograph", "jsonl", "rdf", "jsonl"]
 
 
 def test_a_term_of_another_ontology_keeps_its_iri() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import zstandard
-from rdf_bases import OBO, PEOPLE, PREFIXES, SYNTAXES, T, read, rows
+from rdf_bases import PEOPLE, PREFIXES, SYNTAXES, T, read, rows
 
 from ingest.base.format import ReadOptions
 from ingest.base.reader import scan
-from ingest.formats import detect_format, open_reader
+from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 from pearl_qdrant.records import Entity
@@ -279,29 +279,28 @@ def test_a_bad_line_of_triples_costs_itself_alone(line: str, reason: str, place:
     assert report.examples[0].line == place + 1
 
 
-def test_a_long_line_costs_itself_alone() -> None:
-    """A line beyond the limit is counted, and not held in memory."""
+@pytest.mark.parametrize(
+    "more, skipped, filtered",
+    [
+        # beyond the limit: not held in memory
+        ('<u:a> <u:b> "' + "x" * (1 << 21) + '" .\n', {"line_too_long": 1}, {}),
+        # a quote that is open ends with its line, even where the next line closes it
+        (
+            '<u:c> <http://xmlns.com/foaf/0.1/name> "open .\n<u:d> <http://xmlns.com/foaf/0.1/name> " .\n',
+            {"bad_triple": 2},
+            {},
+        ),
+        # N-Triples-star
+        ('<< <u:a> <u:b> <u:c> >> <u:d> "2014" .\n', {}, {"row_about_a_row": 1}),
+    ],
+    ids=["long", "open quote", "about a row"],
+)
+def test_odd_rows_swallow_no_others(more: str, skipped: dict[str, int], filtered: dict[str, int]) -> None:
+    """Each is counted by itself."""
     report = ReadReport()
 
-    assert read(rows() + '<u:a> <u:b> "' + "x" * (1 << 21) + '" .\n', report=report) == PEOPLE
-    assert report.skipped == {"line_too_long": 1}
-
-
-def test_a_bad_line_cannot_swallow_others() -> None:
-    """A quote that is open ends with its line, even where the next line closes it."""
-    text = rows() + '<u:c> <http://xmlns.com/foaf/0.1/name> "open .\n<u:d> <http://xmlns.com/foaf/0.1/name> " .\n'
-    report = ReadReport()
-
-    assert read(text, report=report) == PEOPLE
-    assert report.skipped == {"bad_triple": 2}
-
-
-def test_a_row_about_a_row_is_no_error() -> None:
-    """Rows of N-Triples-star are counted apart."""
-    report = ReadReport(max_errors=0)
-
-    assert read(rows() + '<< <u:a> <u:b> <u:c> >> <u:d> "2014" .\n', report=report) == PEOPLE
-    assert report.filtered == {"row_about_a_row": 1}
+    assert read(rows() + more, report=report) == PEOPLE
+    assert (report.skipped, report.filtered) == (skipped, filtered)
 
 
 FOREIGN = {
@@ -329,48 +328,6 @@ def test_an_error_names_what_the_file_is(case: str) -> None:
 
     with pytest.raises(FormatError, match=message):
         read(content)
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        ("id\tname\n1\ttoy\n", "is not RDF. RDF is read as"),
-        (
-            '<?xml version="1.0"?><!DOCTYPE DescriptorRecordSet SYSTEM "x.dtd"><DescriptorRecordSet/>',
-            "is not RDF but MeSH as XML. Read it with format mesh",
-        ),
-        (" \n", "is empty"),
-        (bytes(range(256)) * 40, "is not text"),
-        (OBO, "is not RDF"),
-    ],
-)  # fmt: skip
-def test_what_is_no_rdf_says_so(content: str | bytes, message: str) -> None:
-    """Also where the format was named."""
-    with pytest.raises(FormatError, match=message):
-        read(content, kind="rdf")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        '<?xml version="1.0"?>\n<DescriptorRecordSet LanguageCode="eng"><DescriptorRecord/></DescriptorRecordSet>',
-        "<html><body>not found</body></html>",
-        "<http://a/b>\tname\tperson\n<http://a/c>\tname\tplace\n",
-        "http://a/b\tname\n",
-        "name,id\n<a>,b\n",
-        "@type\tname\n@id\ttoy\n",
-        '{"id": "1", "name": "context"}\n{"id": "2", "name": "@id"}\n',
-        "prefix\tname\nbase\ttoy\n",
-        "",
-        OBO,
-    ],
-)
-def test_other_files_are_not_taken_for_rdf(tmp_path: Path, content: str) -> None:
-    """Tables, other XML and other JSON stay what they are, whatever the name of the file."""
-    path = tmp_path / "base.ttl"
-    path.write_text(content)
-
-    assert detect_format([path]) != "rdf"
 
 
 def test_wikidata_is_read_as_from_json(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from rdf_bases import PEOPLE, PREFIXES, read, rows
+from rdf_bases import PREFIXES, read
 
 from ingest.base.format import ReadOptions
 from ingest.formats import open_reader
@@ -175,8 +175,3 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
 
     for is_scattered in (False, True):
         assert peak(40_000, is_scattered=is_scattered) < peak(5_000, is_scattered=is_scattered) + 35_000 * 100
-
-
-def test_a_sound_base_is_read_after_all_this() -> None:
-    """The bounds leave real statements alone."""
-    assert read(rows()) == PEOPLE

@@ -15,12 +15,10 @@ from pathlib import Path
 import pytest
 import zstandard
 from cli_runner import Run
-from obo_terms import read as read_obo
-from standard_input import given_input
 from umls_release import RELEASE, atom, definition, sty
 from umls_release import write as write_umls
 from wikidata_items import dump, item
-from yago_files import n_triples, turtle, write
+from yago_files import turtle
 
 from ingest.base.format import ReadOptions
 from ingest.base.reader import scan
@@ -203,30 +201,6 @@ def test_the_counts_name_what_was_too_much(run: Run, tmp_path: Path, monkeypatch
     assert f"skipped {path}:4: too_many_names: Q1 name 3" in outcome.err
 
 
-def test_labels_beside_the_facts_are_found_for_scattered_subjects(tmp_path: Path) -> None:
-    """Files of YAGO in which two entities take turns lose no name, though few places are looked up for each."""
-    turns = range(200)
-    write(
-        tmp_path,
-        {
-            "yago-wd-labels.nt": n_triples("\n".join(f'yago:E{i % 2} rdfs:label "name {i}"@en' for i in turns)),
-            "yago-wd-full-types.nt": n_triples("\n".join(f"yago:E{i % 2} rdf:type yago:C{i % 2}" for i in turns)),
-            "yago-facts.ttl": turtle("\n".join(f"yago:F{i % 2} rdf:type yago:C" for i in turns)),
-            "yago-labels.ttl": turtle("\n".join(f'yago:F{i % 2} rdfs:label "name {i}"@en' for i in turns)),
-        },
-    )
-    older, newer = tmp_path / "4", tmp_path / "4.5"
-    for folder, names in ((older, "yago-wd-*"), (newer, "yago-[fl]*")):
-        folder.mkdir()
-        for path in tmp_path.glob(names):
-            path.rename(folder / path.name)
-
-    for folder, kb_type in ((older, "C0"), (newer, "C")):
-        first, second = read(folder, "rdf", ReadReport(max_errors=0))
-        assert len(list(first.names())) == len(list(second.names())) == 100
-        assert first.kb_types == (kb_type,)
-
-
 LONG = 200_000
 
 
@@ -258,16 +232,6 @@ def test_modifiers_are_still_cut_off() -> None:
     assert [plain_value(f"name {braces}") for braces in kept] == [f"name {braces}" for braces in kept]
 
 
-def test_a_chain_of_terms_is_read_in_bounded_steps() -> None:
-    """In an ontology that is one long chain, each term has its nearest ancestors."""
-    n = 1_000
-    entities = read_obo("".join(f"[Term]\nid: A:{i}\nname: n\nis_a: A:{i + 1}\n\n" for i in range(n)))
-
-    assert entities[0].kb_types == tuple(f"A:{i}" for i in range(1, limits.MAX_KB_TYPES + 1))
-    assert len(entities[n // 2].kb_types) == limits.MAX_KB_TYPES
-    assert entities[-1].kb_types == (f"A:{n}",)
-
-
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
 def test_many_small_streams_are_not_copied_over_and_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
@@ -297,22 +261,6 @@ def test_many_small_streams_are_not_copied_over_and_over(
 
     assert b"".join(Source(path).chunks()) == b"\n" * 10_000
     assert sum(given) <= 10_000 * 2048, "each member is given little more than itself"
-
-
-def test_two_passes_over_zstd_do_not_disturb_each_other() -> None:
-    """Streams that are read at the same time have decoders of their own."""
-    text = "".join(f"Q{i}\tname {i * 7919}\n" for i in range(100_000)).encode()
-    half = len(text) // 2
-    compress = zstandard.ZstdCompressor().compress
-    opened = given_input(compress(text[:half]) + compress(text[half:]), Source, "-")
-    first, second = opened.chunks(), opened.chunks()
-    found = [b"", b""]
-    for one, other in zip(first, second, strict=True):
-        found[0] += one
-        found[1] += other
-
-    assert found == [text, text]
-    opened.close()
 
 
 def test_definitions_of_a_concept_are_tried_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_a_full_disk_is_no_bad_release(tmp_path: Path, monkeypatch: pytest.Monke
         def close(self) -> None:
             """Nothing to close."""
 
-    monkeypatch.setattr("ingest.base.merge.sqlite3.connect", lambda *_, **__: Full())
+    monkeypatch.setattr("ingest.base.reader.sqlite3.connect", lambda *_, **__: Full())
     with pytest.raises(InputError, match=r"disk is full.*Point TMPDIR"):
         read(meta)
 
@@ -308,25 +308,6 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
     """A wrong option is named before anything is read."""
     with pytest.raises(SettingsError):
         UmlsReader(["x"], ReadOptions(**options))  # type: ignore[arg-type]
-
-
-def test_the_preferred_name_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
-    """However the rows of an entity are shuffled, its canonical name is the same."""
-    rng = random.Random(0)
-    for _ in range(25):
-        rows = [
-            atom(
-                HEART, rng.choice("abcdef") * 2, f"A{i}", LAT=rng.choice(["ENG", "FIN"]), TS=rng.choice("PS"),
-                STT=rng.choice(["PF", "VO"]), ISPREF=rng.choice("YN"), TTY=rng.choice(["PT", "SY"]),
-            )
-            for i in range(rng.randint(1, 9))
-        ]  # fmt: skip
-        found = set()
-        for _ in range(4):
-            rng.shuffle(rows)
-            (entity,) = read_rows(tmp_path, rows, languages=("FIN", "ENG"))
-            found.add((entity.canonical_name, frozenset(entity.names())))
-        assert len(found) == 1
 
 
 def test_the_order_of_preference(tmp_path: Path) -> None:

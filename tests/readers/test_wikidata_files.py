@@ -24,7 +24,6 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import detect_format
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import MAX_KB_TYPES, MAX_LINKS, WikidataReader
-from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
 
@@ -108,30 +107,6 @@ def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
     assert (report.examples[0].path, report.examples[0].line, report.rows) == ("-", 3, 3)
 
 
-MANY = dump(*(item(i, {"en": f"name {i * 7919 % 10007}"}, above=[i + 1]) for i in range(1, 3000)))
-
-
-@pytest.mark.parametrize(
-    "data, message",
-    [
-        (b"", "is empty"),
-        (b"[\n]\n", "has no entity"),
-        (gzip.compress(MANY)[:-9], r"-:\d+: after this line, its gzip data ends early"),
-        (bz2.compress(MANY)[:-9], "bzip2 data ends early"),
-        (
-            gzip.compress(MANY)[:20_000] + b"\0\xff" * 99 + gzip.compress(MANY)[20_198:],
-            r"-:\d+: after this line, its gzip data is damaged",
-        ),
-        (b"PK\x03\x04", "zip archive"),
-    ],
-    ids=["empty", "no entity", "cut gzip", "cut bzip2", "damaged gzip", "zip"],
-)
-def test_what_is_no_dump_says_so(data: bytes, message: str) -> None:
-    """Another kind of file, or a damaged one, is a typed error."""
-    with pytest.raises(FormatError, match=message):
-        read(data)
-
-
 @pytest.mark.parametrize("encode", [bytes, gzip.compress, bz2.compress])
 def test_truthy_triples_give_the_same_entities(encode: Any) -> None:
     """The rows of an item become one entity, with ancestors and filters as from JSON."""
@@ -164,28 +139,6 @@ def test_a_bad_triple_costs_itself_alone() -> None:
     assert read_truthy(data, report)[1].aliases == ("person",)
     assert report.n_skipped == 1
     assert report.examples[0].line == TRUTHY.count("\n") + 1
-
-
-def test_dumps_are_recognised(tmp_path: Path) -> None:
-    """Only the first bytes count, compressed or not."""
-    contents = {
-        "a": dump(ADA),
-        "b.nt": TRUTHY.encode(),
-        "c.gz": gzip.compress(dump(ADA)),
-        "d": json.dumps(item(1), indent=1).encode(),
-        "e": dump(item(1) | {"type": "property", "id": "P6"}),
-        "n1.json": b'[{"id": "C1", "name": "flu", "type": "x"}]',
-        "n2": b"",
-        "n3": b"id\tname\nQ1\tParis\n",
-        "n4.nt": f"<http://yago-knowledge.org/resource/A> <http://x/sameAs> {wd('Q1')} .\n".encode(),
-        "n5.gz": gzip.compress(dump(ADA))[:20],
-        "n6": b'"type":"item" "id":"Q1"',
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_bytes(content)
-
-    assert [name for name in contents if detect_format([tmp_path / name]) == "wikidata"] == ["a", "c.gz", "d", "e"]
-    assert all(detect_format([path]) == "tsv" for path in ("-", tmp_path / "nowhere", "a\0b"))
 
 
 JSON = st.recursive(
@@ -357,30 +310,25 @@ def test_a_long_chain_of_classes_is_cut() -> None:
     assert entity.types == ("PERSON",)
 
 
-def test_pages_of_the_projects_are_left_out() -> None:
-    """Disambiguation pages, categories and what is below them are counted."""
-    rows = dump(item(1, classes=[4167410]), item(2, classes=[99]), item(99, above=[4167836]), item(3))
+LEXEME = {"type": "lexeme", "id": "L1", "lemmas": {"en": {"language": "en", "value": "first"}}, "senses": []}
+LEFT_OUT: dict[str, tuple[list[dict[str, Any]], dict[str, Any], list[str]]] = {
+    "wikimedia_internal": (
+        [item(1, classes=[4167410]), item(2, classes=[99]), item(99, above=[4167836]), item(3)], {}, ["Q99", "Q3"]),
+    "other_class": ([item(1, classes=[10]), item(10, above=[20]), item(2, classes=[30]), item(3)],
+                    {"classes": ("Q20",)}, ["Q1", "Q10"]),
+    "no_sitelink": ([item(1), item(2), ADA], {"require_sitelink": True}, ["Q7"]),
+    "not_an_item": ([item(1) | {"type": "property", "id": "P1", "datatype": "string"}, item(1), LEXEME], {}, ["Q1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", LEFT_OUT)
+def test_what_is_left_out_is_counted(reason: str) -> None:
+    """Internal pages and what is below them, other classes at any depth, items without a page on request, no items."""
+    rows, options, ids = LEFT_OUT[reason]
     report = ReadReport(max_errors=0)
 
-    assert [e.entity_id for e in read(rows, report=report)] == ["Q99", "Q3"]
-    assert report.filtered == {"wikimedia_internal": 2}
-
-
-def test_only_wanted_classes_are_read() -> None:
-    """Instances and subclasses of the requested classes are read, at any depth."""
-    rows = dump(item(1, classes=[10]), item(10, above=[20]), item(2, classes=[30]), item(3))
-    report = ReadReport()
-
-    assert [e.entity_id for e in read(rows, ReadOptions(classes=("Q20",)), report)] == ["Q1", "Q10"]
-    assert report.filtered == {"other_class": 2}
-
-
-def test_a_sitelink_can_be_required() -> None:
-    """With this option, items without a page are excluded and counted."""
-    report = ReadReport()
-
-    assert [e.entity_id for e in read(dump(item(1), ADA), ReadOptions(require_sitelink=True), report)] == ["Q7"]
-    assert report.filtered == {"no_sitelink": 1}
+    assert [entity.entity_id for entity in read(dump(*rows), ReadOptions(**options), report)] == ids
+    assert (report.rows, report.filtered) == (len(rows), {reason: 2})
 
 
 def test_links_are_the_items_of_all_statements() -> None:
@@ -399,27 +347,3 @@ def test_links_are_the_items_of_all_statements() -> None:
     assert "links_to" not in read(dump(row))[0].extra
     (many,) = read(dump(item(1, classes=list(range(1, 200)))), ReadOptions(links=True))
     assert many.extra["links_to"].count("|") == MAX_LINKS - 1
-
-
-def test_properties_and_lexemes_are_left_out() -> None:
-    """Only items are entities; the others are counted."""
-    property_ = item(1) | {"type": "property", "id": "P1", "datatype": "string"}
-    lexeme = {"type": "lexeme", "id": "L1", "lemmas": {"en": {"language": "en", "value": "first"}}, "senses": []}
-    report = ReadReport(max_errors=0)
-
-    assert len(read(dump(property_, item(1), lexeme), report=report)) == 1
-    assert (report.rows, report.filtered) == (3, {"not_an_item": 2})
-
-
-def test_an_item_that_comes_twice_is_one_entity() -> None:
-    """Two dumps that overlap do not double anything."""
-    rows = dump(item(1, {"en": "a"}), item(2), item(1, {"en": "b"}))
-
-    assert [(e.entity_id, e.aliases) for e in read(rows)] == [("Q2", ()), ("Q1", ("b",))]
-
-
-@pytest.mark.parametrize("options", [{"languages": ("e n",)}, {"classes": ("human",)}, {"classes": ("Q0",)}])
-def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
-    """A language or class that can be none is refused."""
-    with pytest.raises((ValueError, OptionError), match="Give"):
-        WikidataReader(["x"], ReadOptions(**options))

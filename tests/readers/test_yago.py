@@ -25,9 +25,6 @@ from yago_files import (
     write,
 )
 
-from ingest.base.format import ReadOptions
-from ingest.base.reader import scan
-from ingest.base.type_map import TypeMap
 from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.errors import FormatError, TooManyErrorsError
@@ -156,14 +153,6 @@ def test_a_bad_row_is_counted_once_in_each_pass(tmp_path: Path) -> None:
             list(reader.read_runs(ReadReport(max_errors=2)))
 
 
-def test_an_error_in_turtle_names_its_place(tmp_path: Path) -> None:
-    """A statement that is no Turtle ends the reading with its line and column."""
-    text = turtle(FACTS) + 'yago:Rome rdfs:label "open\n'
-
-    with pytest.raises(FormatError, match=r"yago-facts.ttl:19: column 22: this Turtle cannot be read: "):
-        read(write(tmp_path, {"yago-facts.ttl": text}))
-
-
 @pytest.mark.parametrize(
     "files, message",
     [
@@ -180,15 +169,6 @@ def test_a_folder_without_names_is_refused(tmp_path: Path, files: dict[str, str]
     """If the essential file is missing, the error lists what is needed and what was found."""
     with pytest.raises(FormatError, match=message):
         read(write(tmp_path, files))
-
-
-def test_a_truncated_file_is_an_error(tmp_path: Path) -> None:
-    """A file that was cut off while it was fetched does not pass for a smaller base, whichever it is."""
-    for name in ("yago-wd-labels.nt.gz", "yago-wd-full-types.nt.gz", "yago-wd-class.nt.gz", "yago-wd-sameAs.nt.gz"):
-        folder = write(tmp_path / name[:15], YAGO_4)
-        (folder / name).write_bytes((folder / name).read_bytes()[:-9])
-        with pytest.raises(FormatError, match="ends early"):
-            read(folder)
 
 
 def test_yago_is_found_by_its_content(tmp_path: Path) -> None:
@@ -241,24 +221,3 @@ def test_classes_know_what_is_above_them(tmp_path: Path) -> None:
 
     assert first.kb_types == ("a", "b", "c")
     assert second.kb_types == ("unknown", "x", "a", "b", "c")
-
-
-def test_classes_of_schema_org_have_coarse_types() -> None:
-    """Classes of schema.org have the coarse types that one expects."""
-    names = ["CreativeWork", "AdministrativeArea", "BodyOfWater", "Airport", "SportsTeam", "Award", "Intangible"]
-
-    assert [TypeMap.load().map_types([name]) for name in names] == [
-        ("WORK_OF_ART",), ("GPE",), ("LOC",), ("FAC",), ("ORG",), ("OTHER",), ()
-    ]  # fmt: skip
-
-
-def test_scan_and_read_agree(tmp_path: Path) -> None:
-    """A scan counts what is read, and a second pass of the same reader gives the same report."""
-    with open_reader([write(tmp_path, YAGO_45)], "rdf", ReadOptions(languages=("fr", "de", "en"))) as reader:
-        result = scan(reader)
-        report = ReadReport()
-        entities = list(reader.read(report, scattered=result.scattered))
-        assert report == result.report
-        assert list(reader.read(ReadReport())) == entities
-    assert result.entities == len(entities) == len({entity.entity_id for entity in entities})
-    assert result.names == sum(1 for entity in entities for _ in entity.names())

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from ingest.base.format import ReadOptions
 from ingest.formats import open_reader
 from ingest.io import streams
-from ingest.io.encoding import Utf8Source
 from ingest.io.report import ReadReport
-from ingest.io.streams import Member, Source, list_members, open_source
+from ingest.io.streams import Member, list_members, open_source
 from pearl_qdrant import scan_base
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 
@@ -204,15 +203,6 @@ def test_an_encoding_can_be_given(tmp_path: Path) -> None:
     path.write_bytes("id,name\n1,Łódź\n".encode())
     with pytest.raises(FormatError, match="is not text in utf-16"):
         read(path, encoding="utf-16")
-
-
-def test_a_converted_source_reads_the_same_twice(tmp_path: Path) -> None:
-    """A base is read in several passes."""
-    path = tmp_path / "base"
-    path.write_bytes("Zürich\n".encode("cp1252") * 100_000)
-    source = Utf8Source(Source(path))
-
-    assert b"".join(source.chunks()) == b"".join(source.chunks()) == "Zürich\n".encode() * 100_000
 
 
 def test_members_with_names_longer_than_any_path_are_read(tmp_path: Path) -> None:

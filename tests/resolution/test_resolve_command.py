@@ -19,7 +19,7 @@ from resolution_names import LetterEncoder
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, read_names, resolution, resolve
 from pearl_qdrant.resolution.pairs.model import shipped_model
-from pearl_qdrant.resolution.records import Verdict
+from pearl_qdrant.resolution.resolution import Verdict
 
 
 def resolved(*names: str | NameRecord, **options: object) -> Resolution:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,8 @@ from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.service.queues import Joiner
 from pearl_qdrant.service.settings import ClientGoneError, QueueFullError, TimedOutError
+
+pytestmark = pytest.mark.anyio
 
 PLAIN = LinkOptions()
 
@@ -46,152 +48,123 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def run(scenario: Callable[[Linker], Awaitable[None]]) -> None:
-    """Run a scenario with a linker of its own."""
-
-    async def whole() -> None:
-        await scenario(Linker())
-
-    asyncio.run(whole())
+@pytest.fixture
+def anyio_backend() -> str:
+    """The event loop of the tests."""
+    return "asyncio"
 
 
-def test_what_waits_becomes_one_batch() -> None:
+@pytest.fixture
+def linker() -> Linker:
+    """A linker that has not answered yet."""
+    return Linker()
+
+
+async def test_what_waits_becomes_one_batch(linker: Linker) -> None:
     """While a batch is linked, the requests that come are joined in the next one, and each gets its own links."""
-
-    async def scenario(linker: Linker) -> None:
-        joined = joiner(linker)
-        first = asyncio.create_task(joined.link(["a"], PLAIN))
-        await settled()
-        others = [asyncio.create_task(joined.link([f"{i}x", f"{i}y"], PLAIN)) for i in range(3)]
-        await settled()
-        assert joined.queued == 6
-        linker.may_answer.set()
-        answers = await asyncio.gather(first, *others)
-        assert linker.batches == [["a"], ["0x", "0y", "1x", "1y", "2x", "2y"]]
-        assert [[link.entity_id for link in links] for links in answers] == [
-            ["A"],
-            ["0X", "0Y"],
-            ["1X", "1Y"],
-            ["2X", "2Y"],
-        ]
-
-    run(scenario)
+    joined = joiner(linker)
+    first = asyncio.create_task(joined.link(["a"], PLAIN))
+    await settled()
+    others = [asyncio.create_task(joined.link([f"{i}x", f"{i}y"], PLAIN)) for i in range(3)]
+    await settled()
+    assert joined.queued == 6
+    linker.may_answer.set()
+    answers = await asyncio.gather(first, *others)
+    assert linker.batches == [["a"], ["0x", "0y", "1x", "1y", "2x", "2y"]]
+    assert [[link.entity_id for link in links] for links in answers] == [
+        ["A"],
+        ["0X", "0Y"],
+        ["1X", "1Y"],
+        ["2X", "2Y"],
+    ]
 
 
-def test_requests_of_other_options_are_not_joined() -> None:
+async def test_requests_of_other_options_are_not_joined(linker: Linker) -> None:
     """A batch has one set of options; the oldest request is in the next batch."""
-
-    async def scenario(linker: Linker) -> None:
-        joined = joiner(linker)
-        strict = LinkOptions(threshold=0.9)
-        tasks = [
-            asyncio.create_task(joined.link([name], options))
-            for name, options in (("a", strict), ("b", PLAIN), ("c", LinkOptions(threshold=0.9)))
-        ]
-        linker.may_answer.set()
-        await asyncio.gather(*tasks)
-        assert linker.batches == [["a", "c"], ["b"]]
-        assert linker.options == [strict, PLAIN]
-
-    run(scenario)
+    joined = joiner(linker)
+    strict = LinkOptions(threshold=0.9)
+    tasks = [
+        asyncio.create_task(joined.link([name], options))
+        for name, options in (("a", strict), ("b", PLAIN), ("c", LinkOptions(threshold=0.9)))
+    ]
+    linker.may_answer.set()
+    await asyncio.gather(*tasks)
+    assert linker.batches == [["a", "c"], ["b"]]
+    assert linker.options == [strict, PLAIN]
 
 
-def test_a_long_request_does_not_keep_short_ones_waiting() -> None:
+async def test_a_long_request_does_not_keep_short_ones_waiting(linker: Linker) -> None:
     """A request with more mentions than a batch is linked in parts, beside others."""
-
-    async def scenario(linker: Linker) -> None:
-        joined = joiner(linker)
-        long = asyncio.create_task(joined.link([f"m{i}" for i in range(20)], PLAIN))
-        short = asyncio.create_task(joined.link(["s"], PLAIN))
-        linker.may_answer.set()
-        assert [link.mention for link in await short] == ["s"]
-        assert [link.mention for link in await long] == [f"m{i}" for i in range(20)]
-        assert linker.batches[0] == [*(f"m{i}" for i in range(7)), "s"]
-
-    run(scenario)
+    joined = joiner(linker)
+    long = asyncio.create_task(joined.link([f"m{i}" for i in range(20)], PLAIN))
+    short = asyncio.create_task(joined.link(["s"], PLAIN))
+    linker.may_answer.set()
+    assert [link.mention for link in await short] == ["s"]
+    assert [link.mention for link in await long] == [f"m{i}" for i in range(20)]
+    assert linker.batches[0] == [*(f"m{i}" for i in range(7)), "s"]
 
 
-def test_a_full_queue_refuses() -> None:
+async def test_a_full_queue_refuses(linker: Linker) -> None:
     """When too many mentions wait, a request is refused, with the time after which to come again."""
-
-    async def scenario(linker: Linker) -> None:
-        joined = joiner(linker, max_queued=4)
-        tasks = [asyncio.create_task(joined.link(["x"], PLAIN))]
-        await settled()
-        tasks.append(asyncio.create_task(joined.link(["a", "b", "c"], PLAIN)))
-        await settled()
-        with pytest.raises(QueueFullError) as refused:
-            await joined.link(["d", "e"], PLAIN)
-        assert refused.value.retry_after_s is not None
-        assert refused.value.retry_after_s >= 1
-        linker.may_answer.set()
-        await asyncio.gather(*tasks)
-        assert ["d", "e"] not in linker.batches
-
-    run(scenario)
+    joined = joiner(linker, max_queued=4)
+    tasks = [asyncio.create_task(joined.link(["x"], PLAIN))]
+    await settled()
+    tasks.append(asyncio.create_task(joined.link(["a", "b", "c"], PLAIN)))
+    await settled()
+    with pytest.raises(QueueFullError) as refused:
+        await joined.link(["d", "e"], PLAIN)
+    assert refused.value.retry_after_s is not None
+    assert refused.value.retry_after_s >= 1
+    linker.may_answer.set()
+    await asyncio.gather(*tasks)
+    assert ["d", "e"] not in linker.batches
 
 
-def test_a_large_request_passes_an_empty_queue() -> None:
+async def test_a_large_request_passes_an_empty_queue(linker: Linker) -> None:
     """A request that is larger than the queue is answered if nothing waits."""
-
-    async def scenario(linker: Linker) -> None:
-        linker.may_answer.set()
-        assert len(await joiner(linker, max_queued=4).link(list("abcdef"), PLAIN)) == 6
-
-    run(scenario)
+    linker.may_answer.set()
+    assert len(await joiner(linker, max_queued=4).link(list("abcdef"), PLAIN)) == 6
 
 
-def test_a_request_without_an_answer_in_time_ends() -> None:
+async def test_a_request_without_an_answer_in_time_ends(linker: Linker) -> None:
     """A request that took too long raises, and what it has in the queue is not linked later."""
-
-    async def scenario(linker: Linker) -> None:
-        joined = joiner(linker, timeout_s=0.01)
-        running = asyncio.create_task(joined.link(["a"], PLAIN))
-        await settled()
-        with pytest.raises(TimedOutError, match="timeout_s"):
-            await joined.link(["b"], PLAIN)
-        with pytest.raises(TimedOutError):
-            await running
-        linker.may_answer.set()
-        await settled()
-        assert linker.batches == [["a"]]
-        assert joined.queued == 0
-
-    run(scenario)
+    joined = joiner(linker, timeout_s=0.01)
+    running = asyncio.create_task(joined.link(["a"], PLAIN))
+    await settled()
+    with pytest.raises(TimedOutError, match="timeout_s"):
+        await joined.link(["b"], PLAIN)
+    with pytest.raises(TimedOutError):
+        await running
+    linker.may_answer.set()
+    await settled()
+    assert linker.batches == [["a"]]
+    assert joined.queued == 0
 
 
-def test_an_error_reaches_every_request_of_its_batch_alone() -> None:
+async def test_an_error_reaches_every_request_of_its_batch_alone(linker: Linker) -> None:
     """A batch that fails raises in its requests; the next one is linked."""
-
-    async def scenario(linker: Linker) -> None:
-        joined = joiner(linker)
-        linker.error = ValueError("broken")
-        linker.may_answer.set()
-        failed = await asyncio.gather(*(joined.link([name], PLAIN) for name in "ab"), return_exceptions=True)
-        assert [str(error) for error in failed] == ["broken", "broken"]
-        linker.error = None
-        assert len(await joined.link(["c"], PLAIN)) == 1
-
-    run(scenario)
+    joined = joiner(linker)
+    linker.error = ValueError("broken")
+    linker.may_answer.set()
+    failed = await asyncio.gather(*(joined.link([name], PLAIN) for name in "ab"), return_exceptions=True)
+    assert [str(error) for error in failed] == ["broken", "broken"]
+    linker.error = None
+    assert len(await joined.link(["c"], PLAIN)) == 1
 
 
-def test_a_client_that_hung_up_is_dropped() -> None:
+async def test_a_client_that_hung_up_is_dropped(linker: Linker) -> None:
     """A request whose client is gone when the next batch starts is not linked."""
+    joined = joiner(linker, batch_mentions=1)
 
-    async def scenario(linker: Linker) -> None:
-        joined = joiner(linker, batch_mentions=1)
+    async def is_gone() -> bool:
+        return True
 
-        async def is_gone() -> bool:
-            return True
-
-        first = asyncio.create_task(joined.link(["a"], PLAIN))
-        second = asyncio.create_task(joined.link(["b"], PLAIN))
-        gone = asyncio.create_task(joined.link(["c"], PLAIN, is_gone=is_gone))
-        await settled()
-        linker.may_answer.set()
-        await asyncio.gather(first, second)
-        with pytest.raises(ClientGoneError):
-            await gone
-        assert linker.batches == [["a"], ["b"]]
-
-    run(scenario)
+    first = asyncio.create_task(joined.link(["a"], PLAIN))
+    second = asyncio.create_task(joined.link(["b"], PLAIN))
+    gone = asyncio.create_task(joined.link(["c"], PLAIN, is_gone=is_gone))
+    await settled()
+    linker.may_answer.set()
+    await asyncio.gather(first, second)
+    with pytest.raises(ClientGoneError):
+        await gone
+    assert linker.batches == [["a"], ["b"]]

@@ -306,10 +306,13 @@ def test_batches_have_their_size_and_time(client: TestClient, shown: Shown) -> N
 
 
 def test_requests_are_counted_by_route_and_status(client: TestClient, shown: Shown) -> None:
-    """An id in a path is not a series of its own, nor is a path that nobody answers."""
+    """An id in a path is not a series of its own, nor is a path that nobody answers, or a method of a client's own."""
     for path in ("/v1/entities/base/nyc", "/v1/entities/base/none", "/v1/entities/base/neither", "/nothing", "/no"):
         client.get(path)
+    for method in ("BREW", "WHEN"):
+        assert client.request(method, "/v1/link").status_code == 405
 
+    assert shown.more("requests_total", method="other", route="/v1/link", status="405") == 2
     route = "/v1/entities/{kb}/{entity_id:path}"
     assert shown.more("requests_total", method="GET", route=route, status="200") == 1
     assert shown.more("requests_total", method="GET", route=route, status="404") == 2
@@ -317,14 +320,6 @@ def test_requests_are_counted_by_route_and_status(client: TestClient, shown: Sho
     assert shown.more("request_seconds_count", route=route) == 3
     assert shown.more("request_seconds_sum", route=route) > 0
     assert shown.now("requests_in_flight") == 1, "the one for the metrics"
-
-
-def test_methods_that_nobody_knows_are_one_series(client: TestClient, shown: Shown) -> None:
-    """A client cannot make series without end by methods of its own."""
-    for method in ("BREW", "WHEN"):
-        assert client.request(method, "/v1/link").status_code == 405
-
-    assert shown.more("requests_total", method="other", route="/v1/link", status="405") == 2
 
 
 def test_queues_have_their_depth(client: TestClient, shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,20 +373,13 @@ def test_the_documents_name_every_metric(client: TestClient) -> None:
     assert shown == documented
 
 
-@pytest.fixture
-def left_behind(tmp_path: Path) -> Iterator[Path]:
-    """Files of counts of this process, and of one that is gone."""
-    (tmp_path / "gauge_livesum_4194305.db").write_bytes(b"")  # no process has this number
-    (tmp_path / "gauge_livesum_1.db").write_bytes(b"")
-    (tmp_path / "counter_4194305.db").write_bytes(b"")
-    return tmp_path
-
-
-def test_what_waited_in_a_killed_worker_is_forgotten(left_behind: Path) -> None:
+def test_what_waited_in_a_killed_worker_is_forgotten(tmp_path: Path) -> None:
     """Gauges of a worker that is gone are dropped; what it has counted stays in the sums."""
-    forget_dead_workers(left_behind)
+    for name in ("gauge_livesum_4194305.db", "gauge_livesum_1.db", "counter_4194305.db"):  # no process has this number
+        (tmp_path / name).write_bytes(b"")
+    forget_dead_workers(tmp_path)
 
-    assert sorted(path.name for path in left_behind.iterdir()) == ["counter_4194305.db", "gauge_livesum_1.db"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counter_4194305.db", "gauge_livesum_1.db"]
 
 
 def test_each_service_counts_its_own() -> None:

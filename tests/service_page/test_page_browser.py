@@ -116,25 +116,14 @@ def test_reasons_are_bars(watched: Watched, address: str) -> None:
     page = watched.open(address)
     link(page, "new yrok times")
     page.click(".why summary")
+    assert page.get_by_role("button", name="Accept").count() == 0, "of a service that only reads"
+    assert "Read-only" in page.locator("#writing").text_content()
 
     assert page.locator(".reason").count() > 2
     for row in page.locator(".reason").all():
         against, for_it = (one.bounding_box()["width"] for one in row.locator(".fill").all()[:2])
         is_negative = row.locator("code").first.text_content().startswith("-")
         assert (against > for_it) is is_negative or against == for_it == 0
-
-
-def test_nil_says_why(watched: Watched, address: str) -> None:
-    """A mention without an entity is NIL, with the reason in words."""
-    page = watched.open(address)
-    page.select_option("#threshold", "0.95")
-    link(page, "zzyzx quux")
-
-    assert "NIL" in page.locator(".verdict").text_content()
-    assert (
-        page.locator(".verdict.nil").text_content().endswith(".")
-        or "candidate" in page.locator(".verdict").text_content()
-    )
 
 
 def test_names_are_text_never_markup(watched: Watched, address: str) -> None:
@@ -242,15 +231,6 @@ def test_an_answer_is_accepted_where_writing_is_allowed(browser: Any, start: Any
     watched.context.close()
 
 
-def test_reading_alone_offers_no_buttons(watched: Watched, address: str) -> None:
-    """A read-only service shows no button that would fail."""
-    page = watched.open(address)
-    link(page, "NYTimes")
-
-    assert page.get_by_role("button", name="Accept").count() == 0
-    assert "Read-only" in page.locator("#writing").text_content()
-
-
 def test_the_map_is_walked_by_keyboard(watched: Watched, address: str) -> None:
     """Arrow keys go from entity to entity and say their names; Enter links the name."""
     page = watched.open(address, "map")
@@ -318,10 +298,13 @@ def test_examples_and_thresholds_are_those_of_the_collection(watched: Watched, a
 
 
 def test_a_nil_shows_the_candidates_that_may_be_meant(watched: Watched, address: str) -> None:
-    """Beside NIL, candidates below 1 % are folded away, but for the first; they are there for who wants them."""
+    """NIL has its reason in words; candidates below 1 % are folded away, but for the first, for who wants them."""
     page = watched.open(address)
     page.select_option("#threshold", "0.95")
     link(page, "zzyzx quux")
+    verdict = page.locator(".verdict").text_content()
+    assert "NIL" in verdict
+    assert page.locator(".verdict.nil").text_content().endswith(".") or "candidate" in verdict
     shown = page.locator("#mention-result > .candidates > .candidate .probability b").all_text_contents()
     folded = page.locator("#mention-result > details.options .candidate")
 

@@ -50,26 +50,20 @@ def test_nothing_else_is_served(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
-def test_no_file_names_another_host() -> None:
-    """The files hold no address but the name space of SVG."""
-    found = {
-        match
-        for path in FILES
-        for match in re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", path.read_text("utf-8"))
-    }
-
-    assert found <= {"http://www.w3.org/2000/svg"}
-    assert not any("@import" in path.read_text("utf-8") or "url(http" in path.read_text("utf-8") for path in FILES)
-
-
-def test_no_markup_is_made_from_strings() -> None:
-    """Scripts write text only, and there is no script or style within the page."""
-    for path in SCRIPTS:
-        source = path.read_text("utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", source), (
-            path
-        )
+def test_no_file_names_another_host_or_makes_markup() -> None:
+    """No address but the name space of SVG, none that begins with a slash; scripts write text only."""
+    markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function"
+    for path in FILES:
+        text = path.read_text("utf-8")
+        hosts = re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", text)
+        assert {*hosts} <= {"http://www.w3.org/2000/svg"}, path
+        assert "@import" not in text, path
+        assert "url(http" not in text, path
+        if path.suffix == ".js":
+            assert not re.search(markup, text), path
+            assert not re.search(r"[\"'`]/(?:v1|page)", text), path
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", INDEX)
+    assert not re.search(r'(?:src|href)="/', INDEX)
 
 
 def test_scripts_find_what_they_name() -> None:
@@ -79,18 +73,9 @@ def test_scripts_find_what_they_name() -> None:
         source = path.read_text("utf-8")
         for name in re.findall(r'from "\./([\w.]+)"', source):
             assert (path.parent / name).exists(), (path.name, name)
-        named = set(re.findall(r'byId\("([\w-]+)"\)', source))
-        assert named <= ids, path.name
-    assert {f"page/{path.relative_to(FOLDER).as_posix()}" for path in FILES if path.suffix == ".css"} <= set(
-        re.findall(r'href="([^"]+)"', INDEX)
-    )
-
-
-def test_addresses_are_relative() -> None:
-    """The page works below any path of a proxy: no address begins with a slash."""
-    assert not re.search(r'(?:src|href)="/', INDEX)
-    for path in SCRIPTS:
-        assert not re.search(r"[\"'`]/(?:v1|page)", path.read_text("utf-8")), path.name
+        assert set(re.findall(r'byId\("([\w-]+)"\)', source)) <= ids, path.name
+    styles = {f"page/{path.relative_to(FOLDER).as_posix()}" for path in FILES if path.suffix == ".css"}
+    assert styles <= set(re.findall(r'href="([^"]+)"', INDEX))
 
 
 def test_the_page_needs_no_key_but_data_do(page_settings: ServiceSettings) -> None:

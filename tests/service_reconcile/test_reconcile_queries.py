@@ -129,65 +129,42 @@ def test_an_error_of_one_query_does_not_break_the_others(client: TestClient, que
 
 
 def test_what_a_client_leaves_out_or_adds_does_not_matter(client: TestClient) -> None:
-    """Null is as if left out, a field that nobody knows is ignored, and a number is a name."""
+    """Null is as if left out, a field that nobody knows is ignored, a number is a name, and a limit has a limit."""
     query = {"query": "NYTimes", "type": None, "properties": None, "limit": 3.0, "type_strict": None, "lang": "en"}
 
     assert matched(candidates(client, **query)) == ["nyt"]
     assert isinstance(candidates(client, query=1851), list)
-
-
-def test_a_limit_over_that_of_the_service_is_that_of_the_service(client: TestClient) -> None:
-    """More candidates than allowed are as many as allowed."""
     assert 5 <= len(candidates(client, query="Springfield", limit=1000)) <= 20
 
 
 @pytest.mark.parametrize(
-    "body, status, code",
+    "body",
     [
-        (b"queries=%7Bnot", 422, "invalid"),
-        (b"queries=%5B%5D", 422, "invalid"),
-        (b"queries=", 422, "invalid"),
-        (b"", 422, "invalid"),
-        (b"other=1", 422, "invalid"),
-        (b"queries=%7B%7D&extend=%7B%7D", 422, "invalid"),
-        (b"queries=\xff", 422, "invalid"),
-        (b"&".join(b"f%d=1" % i for i in range(30)), 422, "invalid"),
-        (b"queries=" + b"%5B" * 5000, 422, "invalid"),
+        *(b"queries=%7Bnot", b"queries=%5B%5D", b"queries=", b"", b"other=1", b"queries=%7B%7D&extend=%7B%7D"),
+        *(b"queries=\xff", b"&".join(b"f%d=1" % i for i in range(30)), b"queries=" + b"%5B" * 5000),
     ],
 )
-def test_a_body_that_is_no_batch_is_refused(client: TestClient, body: bytes, status: int, code: str) -> None:
-    """What is no batch at all is refused as a whole, and the answer says why."""
+def test_a_body_that_is_no_batch_is_refused(client: TestClient, body: bytes) -> None:
+    """What is no batch at all is refused as a whole, and so is a body that is neither a form nor JSON."""
     answer = client.post(ENDPOINT, content=body, headers={"Content-Type": "application/x-www-form-urlencoded"})
 
-    assert (answer.status_code, answer.json()["error"]) == (status, code)
-
-
-def test_other_media_types_are_refused(client: TestClient) -> None:
-    """A body that is neither a form nor JSON is refused with 415."""
+    assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
     assert client.post(ENDPOINT, content=b"x", headers={"Content-Type": "text/plain"}).status_code == 415
     assert client.post(ENDPOINT, content=b"x").status_code == 415
     assert client.post(ENDPOINT, json=[1]).status_code == 422
 
 
 def test_a_batch_over_the_batch_size_is_refused(client: TestClient) -> None:
-    """More queries than the manifest's batchSize are refused with 413 and the name of the limit."""
+    """More queries than the manifest's batchSize are refused with 413 and the name of the limit; none are none."""
     queries = {f"q{i}": {"query": "x"} for i in range(13)}
     answer = post_form(client, "queries", queries)
 
     assert answer.status_code == 413
     assert (answer.json()["limit"], answer.json()["allowed"]) == ("reconcile_batch", 12)
     assert client.get(ENDPOINT).json()["batchSize"] == 12
-
-
-def test_a_collection_that_is_not_there_is_404(client: TestClient) -> None:
-    """The endpoint of an unknown collection does not exist."""
-    assert client.get("/reconcile/none").json()["error"] == "collection_not_found"
-    assert client.get("/reconcile/none").status_code == 404
-
-
-def test_an_empty_batch_has_an_empty_answer(client: TestClient) -> None:
-    """No queries, no results."""
     assert post_form(client, "queries", {}).json() == {}
+    missing = client.get("/reconcile/none")
+    assert (missing.status_code, missing.json()["error"]) == (404, "collection_not_found")
 
 
 def test_forms_are_in_the_openapi_schema(client: TestClient) -> None:
@@ -301,7 +278,7 @@ def test_properties_of_every_kind_count(client: TestClient, properties: list[dic
 
 
 def test_more_evidence_makes_a_higher_score(client: TestClient) -> None:
-    """Two columns that agree say more than one, and one that differs lowers the score."""
+    """Two columns that agree say more than one, one that differs lowers the score, and several undo a sure link."""
     state, year, wrong = {"pid": "state", "v": "Illinois"}, {"pid": "founded", "v": "1821"}, {"pid": "founded", "v": 5}
     one, two, mixed = (
         candidates(client, query="Springfield", properties=given)[0]["score"]
@@ -309,19 +286,13 @@ def test_more_evidence_makes_a_higher_score(client: TestClient) -> None:
     )
 
     assert two > one > mixed
-
-
-def test_a_name_that_fits_in_no_column_is_doubtful(client: TestClient) -> None:
-    """A sure link by name falls below the threshold where several columns differ."""
-    differing = [
-        {"pid": "country", "v": "Peru"},
-        {"pid": "founded", "v": "1990"},
-        {"pid": "description", "v": "A fish"},
-    ]
-
-    assert matched(candidates(client, query="NYTimes", properties=differing)) == []
-    agreeing = [{"pid": "country", "v": "United States"}, {"pid": "founded", "v": "1851"}]
-    assert matched(candidates(client, query="NYTimes", properties=agreeing)) == ["nyt"]
+    for country, founded, about, match in (
+        ("Peru", "1990", "A fish", []),
+        ("United States", "1851", "A daily newspaper", ["nyt"]),
+    ):
+        values = {"country": country, "founded": founded, "description": about}
+        properties = [{"pid": name, "v": value} for name, value in values.items()]
+        assert matched(candidates(client, query="NYTimes", properties=properties)) == match
 
 
 def test_an_unknown_property_says_nothing(client: TestClient) -> None:

@@ -8,14 +8,18 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import psutil
+from edge_cases import wait_until
 
 KEY = "0123456789abcdef"
 """The key of each service."""
@@ -80,6 +84,73 @@ class Running:
             time.sleep(0.1)
 
 
+RIGHT = {"NYTimes": "nyt", "Big Apple": "nyc", "heart attack": "mi", "New York State": "nys"}
+
+
+class Clients:
+    """Clients that link and accept until they are told to stop.
+
+    Args:
+        ask: Sends a body to a path; returns status and JSON.
+    """
+
+    def __init__(self, ask: Callable[[str, Any], tuple[int, Any]], linking: int = 3, accepting: int = 2) -> None:
+        self.statuses: Counter[int] = Counter()
+        self.wrong: list[str] = []
+        self.accepted: set[str] = set()
+        self.asked: set[str] = set()
+        self._ask = ask
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._link, args=(i,)) for i in range(linking)]
+        self._threads += [threading.Thread(target=self._accept, args=(i,)) for i in range(accepting)]
+        for thread in self._threads:
+            thread.start()
+
+    def _try(self, path: str, body: Any) -> tuple[int, Any]:
+        try:
+            status, answer = self._ask(path, body)
+        except (OSError, HTTPException):
+            status, answer = 0, None
+        self.statuses[status] += 1
+        if status != 200:
+            self._stop.wait(0.02)
+        return status, answer
+
+    def _link(self, number: int) -> None:
+        mentions = list(RIGHT)
+        while not self._stop.is_set():
+            number += 1
+            mention = mentions[number % len(mentions)]
+            status, answer = self._try("/v1/link", {"mentions": [mention], "threshold": 0})
+            if status == 200 and answer["links"][0]["entity_id"] != RIGHT[mention]:
+                self.wrong.append(f"{mention}: {answer['links'][0]['entity_id']}")
+
+    def _accept(self, number: int) -> None:
+        n = 0
+        while not self._stop.is_set():
+            n += 1
+            mention = f"Gotham {number} {n}"
+            self.asked.add(mention)
+            if self._try("/v1/accept", {"mention": mention, "entity_id": "nyc"})[0] == 200:
+                self.accepted.add(mention)
+
+    def wait_for(self, accepted: int, answers: int) -> None:
+        """Wait until there are so many more."""
+        wanted = len(self.accepted) + accepted, self.statuses[200] + answers
+        wait_until(lambda: len(self.accepted) >= wanted[0] and self.statuses[200] >= wanted[1])
+
+    def stop(self) -> None:
+        """End the clients."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(WAIT_S)
+
+
+def by_process(service: Running) -> Callable[[str, Any], tuple[int, Any]]:
+    """Asks a service that is a process of its own."""
+    return lambda path, body: service.ask("POST", path, body)
+
+
 @contextmanager
 def serving(store: Path | str, folder: Path, *options: str, descriptors: int | None = None) -> Iterator[Running]:
     """Run a service over a store until the block ends, maybe with few file descriptors."""
@@ -92,7 +163,7 @@ def serving(store: Path | str, folder: Path, *options: str, descriptors: int | N
     environment = {**os.environ, "PEARL_QDRANT_SERVICE_KEYS": KEY}
     with log.open("wb") as written:
         process = subprocess.Popen(
-            [*command, "--cache", str(folder / "cache"), *options], stderr=written, env=environment
+            [*command, "--set", f"cache={folder / 'cache'}", *options], stderr=written, env=environment
         )
         running = Running(process, port, log)
         try:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -18,14 +15,11 @@ from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill, fill_server
 from pydantic import SecretStr
 from qdrant_double import QdrantDouble
-from service_process import KEY, WAIT_S, Running, serving, workers_of
+from service_process import KEY, WAIT_S, Clients, by_process, serving, workers_of
 
 from pearl_qdrant.linking.learned.learning import learned_pairs
 from pearl_qdrant.service import ServiceSettings, create_app
 from pearl_qdrant.store.open import open_store
-
-RIGHT = {"NYTimes": "nyt", "Big Apple": "nyc", "heart attack": "mi", "New York State": "nys"}
-
 
 pytestmark = pytest.mark.slow
 
@@ -60,70 +54,6 @@ def accepted_in(store: str) -> set[str]:
     """The mentions that a collection has learned."""
     with closing(open_store(store)) as opened, closing(opened.open("base", read_only=True)) as collection:
         return {mention for mention, _ in learned_pairs(collection)}
-
-
-class Clients:
-    """Clients that link and accept until they are told to stop.
-
-    Args:
-        ask: Sends a body to a path; returns status and JSON.
-    """
-
-    def __init__(self, ask: Callable[[str, Any], tuple[int, Any]], linking: int = 3, accepting: int = 2) -> None:
-        self.statuses: Counter[int] = Counter()
-        self.wrong: list[str] = []
-        self.accepted: set[str] = set()
-        self.asked: set[str] = set()
-        self._ask = ask
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._link, args=(i,)) for i in range(linking)]
-        self._threads += [threading.Thread(target=self._accept, args=(i,)) for i in range(accepting)]
-        for thread in self._threads:
-            thread.start()
-
-    def _try(self, path: str, body: Any) -> tuple[int, Any]:
-        try:
-            status, answer = self._ask(path, body)
-        except (OSError, HTTPException):
-            status, answer = 0, None
-        self.statuses[status] += 1
-        if status != 200:
-            self._stop.wait(0.02)
-        return status, answer
-
-    def _link(self, number: int) -> None:
-        mentions = list(RIGHT)
-        while not self._stop.is_set():
-            number += 1
-            mention = mentions[number % len(mentions)]
-            status, answer = self._try("/v1/link", {"mentions": [mention], "threshold": 0})
-            if status == 200 and answer["links"][0]["entity_id"] != RIGHT[mention]:
-                self.wrong.append(f"{mention}: {answer['links'][0]['entity_id']}")
-
-    def _accept(self, number: int) -> None:
-        n = 0
-        while not self._stop.is_set():
-            n += 1
-            mention = f"Gotham {number} {n}"
-            self.asked.add(mention)
-            if self._try("/v1/accept", {"mention": mention, "entity_id": "nyc"})[0] == 200:
-                self.accepted.add(mention)
-
-    def wait_for(self, accepted: int, answers: int) -> None:
-        """Wait until there are so many more."""
-        wanted = len(self.accepted) + accepted, self.statuses[200] + answers
-        wait_until(lambda: len(self.accepted) >= wanted[0] and self.statuses[200] >= wanted[1])
-
-    def stop(self) -> None:
-        """End the clients."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(WAIT_S)
-
-
-def by_process(service: Running) -> Callable[[str, Any], tuple[int, Any]]:
-    """Asks a service that is a process of its own."""
-    return lambda path, body: service.ask("POST", path, body)
 
 
 def test_a_store_that_fails_again_and_again_never_makes_a_wrong_answer(server: QdrantDouble, tmp_path: Path) -> None:

@@ -6,17 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
-from http.client import HTTPException
 from pathlib import Path
 
 import pytest
+from edge_cases import wait_until
 from linker_base import ENTITIES, fill
-from service_process import WAIT_S, Running, serving, workers_of
-
-RIGHT = {"NYTimes": "nyt", "Big Apple": "nyc", "heart attack": "mi", "New York State": "nys"}
+from service_process import WAIT_S, Clients, Running, by_process, serving, workers_of
 
 pytestmark = pytest.mark.slow
 
@@ -29,53 +25,17 @@ def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     return path
 
 
-class Load:
-    """Clients that link until they are told to stop, each request on a connection of its own."""
-
-    def __init__(self, service: Running, clients: int = 8) -> None:
-        self.answers: Counter[str] = Counter()
-        self.wrong: list[str] = []
-        self._service = service
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(clients)]
-        for thread in self._threads:
-            thread.start()
-
-    def _run(self, number: int) -> None:
-        mentions = list(RIGHT)
-        while not self._stop.is_set():
-            mention = mentions[number % len(mentions)]
-            number += 1
-            try:
-                found = self._service.link(mention)
-            except (OSError, HTTPException):
-                self.answers["none"] += 1
-                time.sleep(0.05)
-                continue
-            self.answers["ok"] += 1
-            if found != RIGHT[mention]:
-                self.wrong.append(f"{mention}: {found}")
-
-    def wait_for(self, answers: int) -> None:
-        """Wait until there are this many more answers."""
-        wanted, end = self.answers["ok"] + answers, time.monotonic() + WAIT_S
-        while self.answers["ok"] < wanted:
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-    def stop(self) -> None:
-        """End the clients."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(WAIT_S)
+def clients_of(service: Running) -> Clients:
+    """Clients that link, each request on a connection of its own."""
+    return Clients(by_process(service), linking=8, accepting=0)
 
 
 def test_a_stop_under_load_answers_what_was_accepted(store: Path, tmp_path: Path) -> None:
     """After SIGTERM every request that the service took is answered, rightly, and the process ends."""
     with serving(store, tmp_path) as service:
-        load = Load(service)
+        load = clients_of(service)
         try:
-            load.wait_for(50)
+            load.wait_for(accepted=0, answers=50)
             service.process.send_signal(signal.SIGTERM)
             service.process.wait(WAIT_S)
         finally:
@@ -83,27 +43,24 @@ def test_a_stop_under_load_answers_what_was_accepted(store: Path, tmp_path: Path
         answered = [line for line in service.lines() if line.get("path") == "/v1/link"]
 
     assert load.wrong == []
-    assert Counter(line["status"] for line in answered) == {200: load.answers["ok"]}
+    assert Counter(line["status"] for line in answered) == {200: load.statuses[200]}
 
 
 def test_a_worker_that_is_killed_is_replaced(store: Path, tmp_path: Path) -> None:
     """Two workers answer from one folder; when one is killed, the other goes on, and a new one takes its place."""
     with serving(store, tmp_path, "--workers", "2") as service:
-        load = Load(service)
+        load = clients_of(service)
         try:
-            load.wait_for(20)
+            load.wait_for(accepted=0, answers=20)
             workers = workers_of(service)
             assert len(workers) == 2
             workers[0].kill()
-            load.wait_for(50)
-            end = time.monotonic() + WAIT_S
-            while len(workers_of(service)) < 2:
-                assert time.monotonic() < end
-                time.sleep(0.1)
+            load.wait_for(accepted=0, answers=50)
+            wait_until(lambda: len(workers_of(service)) == 2)
         finally:
             load.stop()
         assert load.wrong == []
-        assert load.answers["none"] < 20
+        assert load.statuses[0] < 20
         assert service.ask("GET", "/v1/collections")[0] == 200
 
 

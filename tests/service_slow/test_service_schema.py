@@ -44,15 +44,8 @@ def test_the_schema_is_kept(tmp_path: Path, model: Path) -> None:
             service.wait_for(made)
         command = [sys.executable, "-m", "schemathesis.cli", "run", url, "--seed", "1"]
         (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
-        command += [
-            "--max-examples",
-            str(EXAMPLES),
-            "--max-time",
-            str(MAX_S),
-            "--header",
-            f"X-API-Key: {KEY}",
-            "--no-color",
-        ]
+        command += ["--max-examples", str(EXAMPLES), "--max-time", str(MAX_S)]
+        command += ["--header", f"X-API-Key: {KEY}", "--no-color"]
         service.ask("GET", "/openapi.json")  # made now, since the program waits ten seconds for it at most
         found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
         errors = [line for line in service.lines() if line["level"] == "error"]

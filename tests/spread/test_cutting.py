@@ -14,8 +14,15 @@ from spread_cases import assert_equal, write_base
 from ingest.base.reader import Reader, scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.spread.driver import LEAST_NAMES, NAMES_PER_PART, count_parts
-from ingest.spread.worker import CUT_FILES, CutReader, cut_and_scan, cut_file_of
+from ingest.spread.parts import (
+    CUT_FILES,
+    LEAST_NAMES,
+    NAMES_PER_PART,
+    CutReader,
+    count_parts,
+    cut_and_scan,
+    cut_file_of,
+)
 from pearl_qdrant import load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_loads import CountingEncoder
 from spread_cases import CLOSE, assert_equal, write_base
 
 from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.spread import driver
-from ingest.spread.worker import CUT_FILES, CutReader, Work
+from ingest.spread import parts
+from ingest.spread.parts import CUT_FILES, CutReader, Work
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError, OptionError, StoreError
 from pearl_qdrant.store.edge.store import EdgeStore
 
@@ -26,26 +27,6 @@ N_NAMES = 296
 
 class Killed(BaseException):
     """In place of the end of the process."""
-
-
-class Counting:
-    """An encoder that counts names, and may be killed at a call."""
-
-    def __init__(self, inner: Encoder) -> None:
-        self._inner = inner
-        self.n_names = 0
-        self.kill_at = -1
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._inner.info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        self.kill_at -= 1
-        if self.kill_at == 0:
-            raise Killed
-        self.n_names += len(names)
-        return self._inner.encode(names)
 
 
 @pytest.fixture(scope="module")
@@ -133,31 +114,30 @@ def test_a_killed_worker_repeats_only_its_part(
     base: Path, whole: Path, encoder: Encoder, name: str, tmp_path: Path, call: int
 ) -> None:
     """After a kill while the n-th part is encoded, the parts before it are not encoded again."""
-    killed, again = Counting(encoder), Counting(encoder)
-    killed.kill_at = call
-    with pytest.raises(Killed):
+    killed, again = CountingEncoder(encoder, fail_at=call), CountingEncoder(encoder)
+    with pytest.raises(MemoryError):
         load(base, whole, killed)
 
     result = load(base, whole, again)
 
     with open_reader([base]) as reader:
-        driver.cut_and_scan(reader, ReadReport(), tmp_path)
+        parts.cut_and_scan(reader, ReadReport(), tmp_path)
     distinct = [scan(CutReader(tmp_path, range(part, CUT_FILES, N_PARTS))).distinct_names for part in range(N_PARTS)]
-    assert killed.n_names == sum(distinct[: call - 1])
-    assert again.n_names == sum(distinct[call - 1 :])
+    assert len(killed.names) == sum(distinct[: call - 1])
+    assert len(again.names) == sum(distinct[call - 1 :])
     assert (result.resumed_at > 0) == (call > 1)
     assert_equal(whole, "whole", name)
 
 
 STEPS: tuple[tuple[object, str], ...] = (
-    (driver, "cut_and_scan"),
+    (parts, "cut_and_scan"),
     (Work, "write_plan"),
     (Work, "write_done"),
-    (driver, "join_parts"),
-    (driver, "finish_load"),
+    (parts, "join_parts"),
+    (parts, "finish_load"),
     (Work, "write_joined"),
     (Path, "rename"),
-    (driver, "sync_folder"),
+    (parts, "sync_folder"),
     (Work, "clear"),
 )
 KILLS = [(place, step, after) for place, step in STEPS for after in (False, True)]
@@ -210,14 +190,13 @@ def test_another_base_starts_over(base: Path, whole: Path, encoder: Encoder, nam
     """What is built of a base that has changed since is not used."""
     changed = tmp_path / base.name
     changed.write_text(base.read_text().replace("w5 times", "other 5"))
-    killed, again = Counting(encoder), Counting(encoder)
-    killed.kill_at = 2
-    with pytest.raises(Killed):
+    killed, again = CountingEncoder(encoder, fail_at=2), CountingEncoder(encoder)
+    with pytest.raises(MemoryError):
         load(changed, whole, killed)
 
     load(base, whole, again)
 
-    assert again.n_names > 250
+    assert len(again.names) > 250
     assert_equal(whole, "whole", name)
 
 
@@ -230,10 +209,8 @@ def test_a_collection_of_something_else_is_kept(
     load_base(other, name, kb="kb", store=str(whole), model=encoder)
     with pytest.raises(OptionError, match="holds something else") as found:
         load(base, whole, encoder)
-    killed = Counting(encoder)
-    killed.kill_at = 2
-    with pytest.raises(Killed):
-        load(base, whole, killed, restart=True)
+    with pytest.raises(MemoryError):
+        load(base, whole, CountingEncoder(encoder, fail_at=2), restart=True)
 
     assert found.value.option == "parts"
     assert EdgeStore(whole).open(name, read_only=True).count() == 17
@@ -247,7 +224,7 @@ def test_lost_files_of_a_part_are_an_error(
 ) -> None:
     """A part that disappeared is noticed by its points, before anything is replaced."""
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "join_parts", killed_at(driver.join_parts, after=False, n=1))
+        patch.setattr(parts, "join_parts", killed_at(parts.join_parts, after=False, n=1))
         with pytest.raises(Killed):
             load(base, whole, encoder)
     EdgeStore(whole / ".parts-parts" / "parts").delete("0001")

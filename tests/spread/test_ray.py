@@ -28,7 +28,7 @@ KILLS = int(os.environ.get("PEARL_QDRANT_RAY_KILLS", "1"))
 
 def command(base: Path, store: Path, model: Path, *more: str) -> list[str]:
     """The command that loads a base by two workers of Ray."""
-    words = [sys.executable, "-m", "pearl_qdrant", "ingest", str(base), "--collection", "parts", "--kb", "kb"]
+    words = [sys.executable, "-m", "pearl_qdrant", "ingest", str(base), "--collection", "parts"]
     return [*words, "--store", str(store), "--model", str(model), "--ray", "auto", "--json", *more]
 
 
@@ -62,7 +62,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(base: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with the base, loaded in one piece."""
     folder = tmp_path_factory.mktemp("store")
-    load_base(base, "whole", kb="kb", store=str(folder), model=load_encoder(str(model), device="cpu"))
+    load_base(base, "whole", kb="parts", store=str(folder), model=load_encoder(str(model), device="cpu"))
     return folder
 
 

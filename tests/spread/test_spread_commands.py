@@ -6,14 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 from spread_cases import write_base
 
-from ingest.spread import ray_runner
-from ingest.spread.worker import Job, PartBuilder, Plan
+from ingest.spread import runners
+from ingest.spread.parts import Job, PartBuilder, Plan
 from pearl_qdrant.errors import OptionError, StoreError
 from pearl_qdrant.store.schema import Manifest
 
@@ -78,7 +79,7 @@ def test_without_ray_there_is_advice(run: Run, base: Path, model: Path, monkeypa
 
 def test_a_load_in_parts_imports_nothing_of_ray() -> None:
     """Only `--ray` imports Ray."""
-    code = "import sys, ingest.spread.driver, ingest.spread.ray_runner; sys.exit('ray' in sys.modules)"
+    code = "import sys, ingest.spread.parts, ingest.spread.runners; sys.exit('ray' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -102,40 +103,20 @@ def test_a_worker_that_sees_another_folder_is_refused(tmp_path: Path) -> None:
     assert found.value.option == "work"
 
 
-class FakeRay:
-    """What `RayRunner` asks of Ray when it connects."""
-
-    def __init__(self, resources: dict[str, float]) -> None:
-        self._resources = resources
-        self.shutdowns = 0
-
-    def is_initialized(self) -> bool:
-        return False
-
-    def init(self, **given: object) -> None:
-        assert given["address"] == "local"
-
-    def cluster_resources(self) -> dict[str, float]:
-        return self._resources
-
-    def shutdown(self) -> None:
-        self.shutdowns += 1
-
-
 @pytest.mark.parametrize(
     "address, why",
     [
-        pytest.param("127.0.0.1:1", "refused", marks=pytest.mark.slow),  # imports Ray
+        ("127.0.0.1:1", "refused"),
         ("nowhere", "give HOST:PORT"),
         ("host:x", "give HOST:PORT"),
     ],
 )
 def test_a_cluster_that_does_not_answer_is_explained(address: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the address, what is wrong, and how to start a cluster."""
-    monkeypatch.setattr(ray_runner, "_import_ray", lambda: FakeRay({}))
+    monkeypatch.setattr(runners, "_import_ray", lambda: SimpleNamespace(is_initialized=lambda: False))
 
     expected = rf"No Ray cluster answers at '{address}' \(.*{why}.*Ray's command 'ray start'"
     with pytest.raises(OptionError, match=expected) as found:
-        ray_runner.RayRunner(address)
+        runners.RayRunner(address)
 
     assert found.value.option == "ray"

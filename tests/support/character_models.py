@@ -23,8 +23,7 @@ from tokenizers import Tokenizer
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig, CharacterTable, read_character_table
 from pearl_qdrant.encoder.checkpoint import PearlConfig
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer, new_type_head
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.networks.checkpoints import write_network
 

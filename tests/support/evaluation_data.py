@@ -11,7 +11,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import Encoded, ModelInfo
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.evaluation.data import FolderData
-from training.evaluation.methods import EncoderMethod, Similarity
+from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import Outcome
 from training.evaluation.run import Report, evaluate
 from training.evaluation.tasks import find_tasks
@@ -138,7 +138,7 @@ def _write_universal(folder: Path) -> None:
     write_table(folder, "geogranno/geo_pairs.tsv", "split question canonical logical_form", questions)
 
 
-def run_tasks(folder: Path, *names: str, baselines: Sequence[Similarity] = ()) -> Report:
+def run_tasks(folder: Path, *names: str, baselines: Sequence[object] = ()) -> Report:
     """Report of `Letters` on the named tasks, by default on all."""
     return evaluate(FolderData(folder), EncoderMethod(Letters()), baselines, find_tasks(names), OPTIONS)
 

@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 from tiny_models import DIM
 from tokenizers import Tokenizer
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
-from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer, new_type_head
 from training.augment.draw import Augmenter
 from training.batches import BatchDataset, BatchMaker, EpochSampler, NegativeTable
 from training.examples.example import Example, any_class

@@ -10,6 +10,7 @@ import io
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,14 +21,12 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from standard_input import given_input
-from tables import WRITERS, arrow_table
+from tables import WRITERS, arrow_table, read_text
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.formats import detect_format, open_reader
 from ingest.io.report import ReadReport
 from ingest.readers import table as arrow_rows
-from ingest.readers.table import TableReader
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
@@ -184,42 +183,12 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
             open_reader([path], "parquet")
 
 
-def test_an_old_feather_file_is_named(tmp_path: Path) -> None:
-    """Feather of version 1 is not read; the error says what to write instead."""
-    (tmp_path / "x").write_bytes(b"FEA1" + bytes(100) + b"FEA1")
-
-    with open_reader([tmp_path / "x"]) as reader, pytest.raises(FormatError, match="Feather file of version 1"):
-        list(reader.read(ReadReport()))
-
-
-@pytest.mark.slow
-def test_a_bomb_is_stopped(tmp_path: Path) -> None:
-    """A small file that promises gigabytes in one row group is refused before it is read."""
-    path = tmp_path / "x"
-    text = "a" * (1 << 20)
-    table = pyarrow.table({"id": ["1"] * 128, "name": [text + str(i) for i in range(128)]})
-    parquet.write_table(table, path, compression="zstd", use_dictionary=False)
-
-    with pytest.raises(FormatError, match="its Parquet data expands from"):
-        read(path)
-
-
-def read_csv(
-    content: str | bytes,
-    columns: TableColumns | None = None,
-    *,
-    delimiter: str | None = None,
-    report: ReadReport | None = None,
-) -> list[Entity]:
-    """Entities of a text that comes through standard input."""
-    data = content if isinstance(content, bytes) else content.encode()
-    with given_input(data, TableReader, ["-"], ReadOptions(columns=columns, delimiter=delimiter), kind="csv") as reader:
-        return list(reader.read(ReadReport() if report is None else report))
+read_csv = partial(read_text, "csv")
 
 
 def names(content: str | bytes, **options: str) -> list[str]:
     """The canonical names."""
-    return [entity.canonical_name for entity in read_csv(content, **options)]  # type: ignore[arg-type]
+    return [entity.canonical_name for entity in read_csv(content, **options)]
 
 
 def test_quoted_cells_hold_delimiters_quotes_and_line_breaks() -> None:
@@ -242,11 +211,6 @@ def test_the_delimiter_is_found_in_the_header(mark: str) -> None:
     assert names(text) == ["a,b;c|d e"]
 
 
-def test_the_delimiter_is_found_without_a_header() -> None:
-    """Rows of equal length show the delimiter if only one character gives them."""
-    assert names("Q1;Paris\nQ2;Rome, Italy\n") == ["Paris", "Rome, Italy"]
-
-
 @pytest.mark.parametrize(
     "text, reason",
     [
@@ -267,7 +231,7 @@ def test_a_given_delimiter_is_taken() -> None:
     """Any character can be given, and tab by its name; a list of names needs none."""
     assert names("id:name\nQ1:Paris\n", delimiter=":") == ["Paris"]
     assert names("id\tname\nQ1\tParis\n", delimiter="tab") == ["Paris"]
-    assert [e.entity_id for e in read_csv('flu\n"cold, common"\n', TableColumns(id="1", name="1"))] == [
+    assert [e.entity_id for e in read_csv('flu\n"cold, common"\n', columns=TableColumns(id="1", name="1"))] == [
         "flu",
         "cold, common",
     ]
@@ -280,26 +244,6 @@ def test_a_senseless_delimiter_is_refused(tmp_path: Path, given: str) -> None:
 
     with pytest.raises(OptionError, match="one character"):
         open_reader([tmp_path / "a.csv"], options=ReadOptions(delimiter=given), kind="csv")
-
-
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("id,name\n1,a\n", "csv"),
-        ("CUI;Canonical_Name;type\n1;a;b\n", "csv"),
-        ('\n"id","name"\n1,a\n', "csv"),
-        ("Q1,Paris\nQ2,Rome\n", "csv"),
-        ("id|name\n1|a\n", "csv"),
-        ("sep=;\nid;name\n1;a\n", "csv"),
-        ("id\tname\n1\ta,b\n", "tsv"),
-        ("idname\n", "tsv"),
-    ],
-)
-def test_csv_is_told_from_tsv_by_its_first_rows(tmp_path: Path, text: str, expected: str) -> None:
-    """The sign that gives a header, or each row the same number of cells, decides; tabs go first."""
-    (tmp_path / "base.csv").write_text(text)
-
-    assert detect_format([tmp_path / "base.csv"]) == expected
 
 
 def test_options_that_name_columns_need_no_format(run: Run, tmp_path: Path) -> None:

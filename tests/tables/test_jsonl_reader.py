@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 from standard_input import given_input
-from tables import CSV, ENTITIES, JSONL, TSV, WRITERS, arrow_table, check_reads_or_refuses
-from wikidata_items import item
+from tables import CSV, ENTITIES, JSONL, TSV, WRITERS, arrow_table, check_reads_or_refuses, read_text
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan
-from ingest.formats import detect_format, open_reader
+from ingest.formats import open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
 from ingest.readers.table import TableReader
@@ -29,13 +28,10 @@ from pearl_qdrant.errors import FormatError, InputError, OptionError, TooManyErr
 from pearl_qdrant.records import Entity
 
 
-def read(
-    *rows: dict[str, Any] | str, columns: TableColumns | None = None, report: ReadReport | None = None
-) -> list[Entity]:
+def read(*rows: dict[str, Any] | str, **options: Any) -> list[Entity]:
     """Entities of objects or lines that come through standard input."""
     text = "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
-    with given_input(text.encode(), TableReader, ["-"], ReadOptions(columns=columns), kind="jsonl") as reader:
-        return list(reader.read(ReadReport() if report is None else report))
+    return read_text("jsonl", text, **options)
 
 
 def test_objects_may_have_different_keys() -> None:
@@ -165,25 +161,6 @@ def test_a_path_names_a_field_inside_another() -> None:
     assert (entity.entity_id, list(entity.names())) == ("1", ["x", "y", "t"])
 
 
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ('{"id": 1, "name": "x"}\n', "jsonl"),
-        ('\n {"label": "x"}\n{}\n', "jsonl"),
-        (json.dumps({"id": "1", "name": "x" * 100_000}) + "\n", "jsonl"),
-        (json.dumps(item(1)) + "\n" + json.dumps(item(2)) + "\n", "wikidata"),
-        ('{"id": 1}\nParis\n', "jsonl"),
-        ('{"id"\t"Paris"\n', "tsv"),
-        ("{1}\tParis\n", "tsv"),
-    ],
-)
-def test_json_lines_are_detected(tmp_path: Path, text: str, expected: str) -> None:
-    """Objects one a line are JSON Lines, unless they are items of Wikidata."""
-    (tmp_path / "x").write_text(text)
-
-    assert detect_format([tmp_path / "x"]) == expected
-
-
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -244,19 +221,6 @@ def test_column_options_work_in_every_form(tmp_path: Path, form: str) -> None:
     ]
     assert entities[0].extra["type"] == "city|GPE"
     assert report.skipped == {"no_name": 1}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_unknown_column_lists_the_known_ones(tmp_path: Path, form: str) -> None:
-    """If I name a column that does not exist, the error shows those that do."""
-    options = ReadOptions(columns=TableColumns(name="label"))
-    kind = {"tsv": "tsv", "csv": "csv", "jsonl": "jsonl"}.get(form, "parquet")
-
-    with (
-        pytest.raises(FormatError, match=r"no column 'label' for the name \(the columns are: id, name"),
-        open_reader([write(tmp_path, form)], kind, options) as reader,
-    ):
-        list(reader.read(ReadReport()))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -53,70 +53,45 @@ def test_the_reader_skips_and_merges_nothing(
     assert report.names == sum(1 + len(entity.aliases) for entity in entities.values())
 
 
-@pytest.mark.parametrize(
-    "name, wanted_type, entity_id",
-    [
-        ("New York", "city", "new-york-city"),
-        ("New York", "state", "new-york-state"),
-        ("New York", "magazine", "new-york-magazine"),
-        ("Washington", "PERSON", "george-washington"),
-        ("Washington", "city", "washington-d-c"),
-        ("Washington", "university", "university-of-washington"),
-        ("Amazon", "ORG", "amazon"),
-        ("Amazon", "river", "amazon-river"),
-        ("Georgia", "country", "georgia-country"),
-        ("Georgia", "state", "georgia-us-state"),
-        ("Jordan", "GPE", "jordan-country"),
-        ("Jordan", "PERSON", "michael-jordan"),
-        ("Mercury", "LOC", "mercury-planet"),
-        ("Mercury", "PERSON", "freddie-mercury"),
-        ("mercury", "chemical-element", "mercury-element"),
-        ("Java", "island", "java-island"),
-        ("Java", "programming-language", "java-language"),
-        ("Titanic", "film", "titanic-film"),
-        ("Titanic", "PRODUCT", "rms-titanic"),
-    ],
-)
-def test_a_type_separates_names_that_are_shared(
-    entities: dict[str, Entity], name: str, wanted_type: str, entity_id: str
-) -> None:
+OF_TYPE = """
+New York: city new-york-city, state new-york-state, magazine new-york-magazine
+Washington: PERSON george-washington, city washington-d-c, university university-of-washington
+Amazon: ORG amazon, river amazon-river
+Georgia: country georgia-country, state georgia-us-state
+Jordan: GPE jordan-country, PERSON michael-jordan
+Mercury: LOC mercury-planet, PERSON freddie-mercury
+mercury: chemical-element mercury-element
+Java: island java-island, programming-language java-language
+Titanic: film titanic-film, PRODUCT rms-titanic
+"""
+"""Names of several entities, with the one of each type."""
+
+OF_NAME = """
+myocardial-infarction heart attack; hypertension high blood pressure; influenza flu; acetaminophen Tylenol
+acetaminophen paracetamol; acetylsalicylic-acid aspirin; type-2-diabetes T2DM; munich München; beijing 北京
+moscow Москва; cairo القاهرة; armani-exchange A|X; backslash \\; vertical-bar |; ac-dc AC/DC; dot-net .NET
+c-plus-plus C++; nineteen-eighty-four 1984; yahoo Yahoo!; weird-al-yankovic "Weird Al" Yankovic
+heroes-song "Heroes"; washington-d-c Washington, D.C.; dozen 12; one-million-dollars $1 million
+september-11-attacks 9/11
+"""
+"""Lay names of diseases, names in other scripts and awkward spellings, each behind its entity."""
+
+
+@pytest.mark.parametrize("line", OF_TYPE.strip().splitlines())
+def test_a_type_separates_names_that_are_shared(entities: dict[str, Entity], line: str) -> None:
     """A name of several entities belongs to one once the type is known."""
-    assert find(entities, name, wanted_type) == {entity_id}
+    name, _, of_type = line.partition(": ")
+
+    for wanted_type, entity_id in (one.split() for one in of_type.split(", ")):
+        assert find(entities, name, wanted_type) == {entity_id}
 
 
-@pytest.mark.parametrize(
-    "name, entity_id",
-    [
-        ("heart attack", "myocardial-infarction"),
-        ("high blood pressure", "hypertension"),
-        ("flu", "influenza"),
-        ("Tylenol", "acetaminophen"),
-        ("paracetamol", "acetaminophen"),
-        ("aspirin", "acetylsalicylic-acid"),
-        ("T2DM", "type-2-diabetes"),
-        ("München", "munich"),
-        ("北京", "beijing"),
-        ("Москва", "moscow"),
-        ("القاهرة", "cairo"),
-        ("A|X", "armani-exchange"),
-        ("\\", "backslash"),
-        ("|", "vertical-bar"),
-        ("AC/DC", "ac-dc"),
-        (".NET", "dot-net"),
-        ("C++", "c-plus-plus"),
-        ("1984", "nineteen-eighty-four"),
-        ("Yahoo!", "yahoo"),
-        ('"Weird Al" Yankovic', "weird-al-yankovic"),
-        ('"Heroes"', "heroes-song"),
-        ("Washington, D.C.", "washington-d-c"),
-        ("12", "dozen"),
-        ("$1 million", "one-million-dollars"),
-        ("9/11", "september-11-attacks"),
-    ],
-)
-def test_known_names_lead_to_their_entity(entities: dict[str, Entity], name: str, entity_id: str) -> None:
-    """Lay names of diseases, names in other scripts and awkward spellings are read as they are written."""
-    assert find(entities, name) == {entity_id}
+def test_known_names_lead_to_their_entity(entities: dict[str, Entity]) -> None:
+    """Each is read as it is written."""
+    wanted = [one.split(" ", 1) for line in OF_NAME.strip().splitlines() for one in line.split("; ")]
+
+    assert len(wanted) == 25
+    assert [(name, find(entities, name)) for _, name in wanted] == [(name, {entity_id}) for entity_id, name in wanted]
 
 
 def test_the_readme_counts_are_true(entities: dict[str, Entity], report: ReadReport) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow
@@ -16,34 +17,21 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
-from standard_input import given_input
+from tables import read_text
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan
 from ingest.formats import open_reader
-from ingest.io.report import ReadReport, Skip
+from ingest.io.report import ReadReport
 from ingest.readers.columns import RESERVED
 from ingest.readers.rows import NOTHING
-from ingest.readers.table import TableReader
 from pearl_qdrant import make_entity
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError, InvalidEntityError, TooManyErrorsError
 from pearl_qdrant.linking.editing import check_entity
 from pearl_qdrant.records import Entity
 
-
-def read(
-    *contents: str | bytes,
-    columns: TableColumns | None = None,
-    report: ReadReport | None = None,
-    limit: int | None = None,
-    list_separators: Sequence[str] = (),
-) -> list[Entity]:
-    """Entities from standard input, where the texts are joined to one file."""
-    data = b"".join(content if isinstance(content, bytes) else content.encode() for content in contents)
-    options = ReadOptions(columns=columns, limit=limit, list_separators=tuple(list_separators))
-    with given_input(data, TableReader, ["-"], options, kind="tsv") as reader:
-        return list(reader.read(ReadReport() if report is None else report))
+read = partial(read_text, "tsv")
 
 
 def write(path: Path, content: str) -> Path:
@@ -78,16 +66,16 @@ def test_without_header_columns_are_known_by_place() -> None:
     ]
 
 
-@pytest.mark.parametrize("first", ["CUI\tname", "entity_id\tcanonical_name", "QID\tName", "id\tcanonical_name\ttype"])
-def test_common_headers_are_recognised(first: str) -> None:
-    """A first row with an id and a name column is a header."""
-    assert [entity.entity_id for entity in read(f"{first}\nC1\tflu\n")] == ["C1"]
-
-
-@pytest.mark.parametrize("first", ["name\tParis", "Q1\tid", "Q1\tname"])
-def test_a_first_row_with_one_known_word_is_data(first: str) -> None:
-    """A header needs both an id and a name column, since an entity may be called "name"."""
-    assert len(read(f"{first}\nC1\tflu\n")) == 2
+@pytest.mark.parametrize(
+    "first, n_entities",
+    [
+        *((one, 1) for one in ("CUI\tname", "entity_id\tcanonical_name", "QID\tName", "id\tcanonical_name\ttype")),
+        *((one, 2) for one in ("name\tParis", "Q1\tid", "Q1\tname")),
+    ],
+)
+def test_a_header_has_words_for_ids_and_for_names(first: str, n_entities: int) -> None:
+    """A first row with both is a header; with one of them it is an entity, which may be called "name"."""
+    assert len(read(f"{first}\nC1\tflu\n")) == n_entities
 
 
 def test_options_name_the_columns() -> None:
@@ -109,35 +97,40 @@ def test_options_may_number_the_columns() -> None:
 
 
 def test_a_list_of_names_is_a_base() -> None:
-    """One column is enough if it is named as both id and name."""
+    """One column is enough if it is named as both id and name, by number or by the header."""
     assert read("flu\ncold\n", columns=TableColumns(id="1", name="1")) == [Entity("flu", "flu"), Entity("cold", "cold")]
+    named = read("name\tcountry\nParis\tFR\nRome\tIT\n", columns=TableColumns(id="name", name="name"))
+    assert [one.entity_id for one in named] == ["Paris", "Rome"]
 
 
 @pytest.mark.parametrize(
-    "columns, option, message",
+    "header, columns, option, message",
     [
-        (TableColumns(id="cui"), "id_column", r"no column 'cui' for the id \(the columns are: id, name, type\)"),
-        (TableColumns(types=("kind",)), "type_column", "no column 'kind' for the type"),
-        (TableColumns(aliases=("9",)), "alias_column", "there is no column 9 for the alias"),
-        (TableColumns(name="0"), "name_column", "there is no column 0 for the name"),
+        (
+            "id\tname\ttype",
+            TableColumns(id="cui"),
+            "id",
+            r"no column 'cui' for the id \(the columns are: id, name, type\)",
+        ),
+        ("id\tname\ttype", TableColumns(types=("kind",)), "type", "no column 'kind' for the type"),
+        ("id\tname\ttype", TableColumns(aliases=("9",)), "alias", "there is no column 9 for the alias"),
+        ("id\tname\ttype", TableColumns(name="0"), "name", "there is no column 0 for the name"),
+        ("id\tname\ttype", TableColumns(popularity="views"), "popularity", "no column 'views' for the popularity"),
+        ("id\tetikett", TableColumns(id="id"), "name", r"known to be the name. Name it .*: id, etikett"),
+        ("id\tetikett\tkind", None, "name", "no column is known to be the name"),
+        ("Country\tBezeichnung\tQID", None, "name", "no column is known to be the name"),
+        ("flu\tC1", TableColumns(name="1"), "id", "known to be the id"),
+        ("name\tcountry", None, "id", r"no column is known to be the id\. Name it, or the column of names for both"),
     ],
 )
-def test_an_unknown_column_lists_those_there_are(columns: TableColumns, option: str, message: str) -> None:
-    """A wrong option is an error that names the option and shows the header."""
+def test_a_column_that_is_not_there_is_asked_for(
+    header: str, columns: TableColumns | None, option: str, message: str
+) -> None:
+    """A wrong option, or a header without ids or names, is an error that names the option and shows the header."""
     with pytest.raises(FormatError, match=message) as raised:
-        read("id\tname\ttype\nC1\tflu\tx\n", columns=columns)
+        read(f"{header}\nC1\tflu\tx\n", columns=columns)
 
-    assert raised.value.option == option
-
-
-def test_a_missing_meaning_says_which_option_gives_it() -> None:
-    """A header without a column for the name asks for that option."""
-    with pytest.raises(FormatError, match=r"known to be the name. Name it .*: id, etikett") as raised:
-        read("id\tetikett\nC1\tflu\n", columns=TableColumns(id="id"))
-    assert raised.value.option == "name_column"
-    with pytest.raises(FormatError, match="known to be the id") as raised:
-        read("flu\tC1\n", columns=TableColumns(name="1"))
-    assert raised.value.option == "id_column"
+    assert raised.value.option == f"{option}_column"
 
 
 def test_further_columns_never_hide_a_field_of_a_point() -> None:
@@ -223,8 +216,7 @@ def test_rows_of_one_id_are_one_entity() -> None:
 
 def test_bad_rows_are_counted_and_shown() -> None:
     """Rows without a name or id, too short or not text are skipped, counted, and shown with their line."""
-    shown: list[Skip] = []
-    report = ReadReport(on_skip=shown.append)
+    report = ReadReport()
     text = b"id\tname\ttype\nQ1\tParis\tGPE\nQ2\t \tGPE\n\tRome\tGPE\nQ4\nQ5\ta\tb\tc\n\n"
     text += "Q9\tß\n".encode() + b"Q6\t\xff\nQ7\ta\0b\nQ8\t\x1b[31m\t\t\n"
 
@@ -238,9 +230,9 @@ def test_bad_rows_are_counted_and_shown() -> None:
         "nul_character": 1,
     }
     assert (report.rows, report.n_skipped, len(report.examples)) == (9, 6, 5)
-    assert [skip.line for skip in shown] == [3, 4, 5, 6, 9, 10]
-    assert str(shown[0]) == r"-:3: no_name: Q2\t \tGPE"
-    assert all(str(skip).isprintable() for skip in shown)
+    assert [skip.line for skip in report.examples] == [3, 4, 5, 6, 9]
+    assert str(report.examples[0]) == r"-:3: no_name: Q2\t \tGPE"
+    assert all(str(skip).isprintable() for skip in report.examples)
 
 
 @pytest.mark.parametrize("max_errors, bad, stops", [(0, 1, True), (2, 2, False), (2, 3, True), (None, 500, False)])
@@ -334,40 +326,11 @@ def test_what_is_written_in_the_documented_form_reads_back_equal(
         for e in entities
     ]
     text = "\ufeff" * has_bom + "".join("\t".join(row) + line_end for row in rows)
-    found = read(text, list_separators=["|"])  # a column of semicolons without any bar would be split at them
+    found = read(text, list_separators=("|",))  # a column of semicolons without any bar would be split at them
 
     assert [(e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in found] == [
         (e.entity_id, *e.names(), e.kb_types, e.description, dict(e.extra)) for e in entities
     ]
-
-
-def test_a_header_is_known_by_numbered_columns_too(tmp_path: Path) -> None:
-    """Column numbers do not make the header an entity."""
-    path = tmp_path / "base.tsv"
-    path.write_text("Country\tLabel\tQID\nFrance\tParis\tQ90\n", encoding="utf-8")
-
-    with open_reader([path], "tsv", ReadOptions(columns=TableColumns(id="3", name="2"))) as reader:
-        (entity,) = reader.read(ReadReport())
-
-    assert (entity.entity_id, entity.canonical_name) == ("Q90", "Paris")
-
-
-def test_names_without_ids_ask_for_a_column(tmp_path: Path) -> None:
-    """A header that begins with the names and has no id is no entity; the column of names may be both."""
-    text = "name\tcountry\nParis\tFR\nRome\tIT\n"
-
-    with pytest.raises(
-        FormatError, match=r"no column is known to be the id\. Name it, or the column of names for both"
-    ):
-        read(text)
-    assert [one.entity_id for one in read(text, columns=TableColumns(id="name", name="name"))] == ["Paris", "Rome"]
-
-
-@pytest.mark.parametrize("first", ["Country\tBezeichnung\tQID", "id\tetikett\tkind"])
-def test_half_a_header_is_refused(first: str) -> None:
-    """A first row that contains QID or begins with id is a header; the error asks for the column of names."""
-    with pytest.raises(FormatError, match="no column is known to be the name"):
-        read(f"{first}\nFrance\tParis\tQ90\n")
 
 
 ROWS = [
@@ -422,30 +385,15 @@ def test_a_column_called_popularity_needs_no_option(tmp_path: Path, form: str) -
     assert all(not one.extra for one in entities)
 
 
-@pytest.mark.parametrize("column", ["Views", "3"])
-def test_an_option_names_the_column(tmp_path: Path, column: str) -> None:
-    """Another column can be named, or numbered; a column called popularity is a further field then."""
-    path = table(tmp_path / "base", "Q90\tParis\t12\thigh", header="id\tname\tviews\tpopularity")
+@pytest.mark.parametrize(
+    "header, column, extra",
+    [("id\tname\tviews\tpopularity\n", one, {"column_popularity": "high"}) for one in ("Views", "3")] + [("", "3", {})],
+)
+def test_an_option_names_the_column(header: str, column: str, extra: dict[str, str]) -> None:
+    """Another column can be named, or numbered, also the third one without a header, which gives types else."""
+    (entity,) = read(f"{header}Q90\tParis\t12\thigh\n", columns=TableColumns(popularity=column))
 
-    (entity,) = read_table(path, TableColumns(popularity=column))
-
-    assert entity.popularity == 12.0
-    assert entity.extra == {"column_popularity": "high"}
-
-
-def test_a_numbered_column_of_a_table_without_header_is_not_the_type(tmp_path: Path) -> None:
-    """Without a header, the third column gives types unless it is named as the popularity."""
-    (tmp_path / "base").write_text("Q90\tParis\t12\n", encoding="utf-8")
-
-    assert read_table(tmp_path / "base", TableColumns(popularity="3")) == [Entity("Q90", "Paris", popularity=12.0)]
-
-
-def test_a_missing_column_is_an_error_with_its_option(tmp_path: Path) -> None:
-    """The error shows the columns that exist."""
-    with pytest.raises(FormatError, match="no column 'views' for the popularity") as raised:
-        read_table(table(tmp_path / "base", "Q90\tParis\t1"), TableColumns(popularity="views"))
-
-    assert raised.value.option == "popularity_column"
+    assert entity == Entity("Q90", "Paris", extra=extra, popularity=12.0)
 
 
 @pytest.mark.parametrize("cell", ["-1", "inf", "1e999", "many", "1_000x", "0x10"])

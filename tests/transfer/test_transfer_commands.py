@@ -32,7 +32,7 @@ def test_there_and_back_with_another_model(
     again = run("collections", "push", NAME, "--to", double.url)
     encoded = run("reencode", NAME, "--model", other, "--store", double.url)
     listed = run("collections", "list", "--store", double.url)
-    pulled = run("collections", "pull", NAME, "--from", double.url, "--way", "stream", "--replace")
+    pulled = run("collections", "pull", NAME, "--from", double.url, "--replace")
     pruned = [
         run("collections", "prune", NAME, "--yes", "--store", one) for one in (double.url, str(tmp_path / "store"))
     ]
@@ -53,7 +53,7 @@ def test_there_and_back_with_another_model(
 def test_everyday_mentions_are_shown(run: Run, tmp_path: Path, model: Path, other: str) -> None:
     """`--everyday` prints both models; a worse one ends with status 1, and with `--max-fall` it is taken."""
     fill(tmp_path / "store", NAME, str(model), ENTITIES, is_loaded=True)
-    command = ["reencode", NAME, "--model", other, "--everyday", "--mentions", "40"]
+    command = ["reencode", NAME, "--model", other, "--everyday"]
     shown = run(*command, "--max-fall", "100")
     run("reencode", NAME, "--rollback")
     with pytest.MonkeyPatch.context() as patch:

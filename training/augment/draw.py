@@ -20,6 +20,7 @@ import mmap
 import random
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from training.examples.files import (
     ENTITIES,
     PHRASE_VARIANTS,
     WORD_VARIANTS,
+    find_key,
     parse_entity,
     parse_variants,
     phrase_key,
@@ -61,19 +63,14 @@ def edit_letters(phrase: str, rng: random.Random) -> str | None:
     if at is None:
         return None
     first = int(rng.random() * len(EDITS))
-    for i in range(len(EDITS)):
-        edited = EDITS[(first + i) % len(EDITS)](phrase, at, rng)
-        if edited != phrase:
-            return edited
-    return None
+    edited = (edit(phrase, at, rng) for edit in (*EDITS[first:], *EDITS[:first]))
+    return next((text for text in edited if text != phrase), None)
 
 
 def _position(phrase: str, rng: random.Random) -> int | None:
     """Draw the position of a letter in a word that is long enough, not the first letter of the phrase."""
     n = len(phrase)
-    if n < _SHORTEST:
-        return None
-    for _ in range(_TRIES):
+    for _ in range(_TRIES if n >= _SHORTEST else 0):
         at = 1 + int(rng.random() * (n - 1))
         if _is_inside(phrase, at):
             return at
@@ -83,13 +80,8 @@ def _position(phrase: str, rng: random.Random) -> int | None:
 
 def _is_inside(phrase: str, at: int) -> bool:
     """Return whether the letter at a position is in a run of at least `_SHORTEST` (3) letters."""
-    # At the ends the slice is shorter than three; then the windows before and after decide.
-    window = phrase[at - 1 : at + 2]
-    if window.isalpha() and len(window) == _SHORTEST:
-        return True
-    after = phrase[at : at + _SHORTEST]
-    before = phrase[max(0, at - 2) : at + 1]
-    return (len(after) == _SHORTEST and after.isalpha()) or (len(before) == _SHORTEST and before.isalpha())
+    windows = (phrase[i : i + _SHORTEST] for i in range(max(0, at - 2), at + 1))
+    return any(len(window) == _SHORTEST and window.isalpha() for window in windows)
 
 
 def _swap(phrase: str, at: int, rng: random.Random) -> str:
@@ -165,10 +157,6 @@ def swap_words(phrase: str, rng: random.Random) -> str | None:
     return None if (swapped := " ".join(words)) == phrase else swapped
 
 
-Row = tuple[tuple[str, ...], tuple[str, ...]]
-"""The phrases that a row belongs to, and their variants."""
-
-
 class VariantTable:
     """Variants by phrase. Can be pickled: the index is stored, and the file opened again."""
 
@@ -176,14 +164,16 @@ class VariantTable:
         """Index a file of variants or of entities; the first row decides which. Raises FormatError."""
         self._path = path
         self._map = _open(path)
-        self._parse = _parser_of(path, self._map)
+        if self._map[:1] != b"{":
+            message = "is not plain JSON Lines. Decompress it first: rows are read in random order"
+            raise FormatError(str(path), 1, message)
         keys, starts = array("Q"), array("Q")
         start, number = 0, 0
         while (end := self._end(start)) > start:
             number += 1
             line = self._map[start:end]
             if line.strip():
-                row = self._parse(line)
+                row = _parse(line)
                 if row is None:
                     message = (
                         "is not a row of variants: expected 'phrase' and 'aug' or 'synonyms', or 'entity' and 'names'"
@@ -200,22 +190,17 @@ class VariantTable:
 
     def replace(self, phrase: str, rng: random.Random) -> str | None:
         """Draw one of the variants, never the phrase; None if there is none. The first row of a phrase counts."""
-        row = self._row(phrase)
-        if row is None:
+        place = find_key(self._keys, phrase)
+        if place is None:
             return None
+        start = int(self._starts[place])
+        row = _parse(self._map[start : self._end(start)])
+        assert row is not None
         variant = row[1][int(rng.random() * len(row[1]))]
         if variant != phrase:
             return variant
         others = [other for other in row[1] if other != phrase]
         return others[int(rng.random() * len(others))] if others else None
-
-    def _row(self, phrase: str) -> Row | None:
-        key = np.uint64(phrase_key(phrase))
-        place = int(self._keys.searchsorted(key))
-        if place >= len(self._keys) or self._keys[place] != key:
-            return None
-        start = int(self._starts[place])
-        return self._parse(self._map[start : self._end(start)])
 
     def _end(self, start: int) -> int:
         end = self._map.find(b"\n", start)
@@ -227,7 +212,6 @@ class VariantTable:
     def __setstate__(self, state: dict[str, object]) -> None:
         self._path, self._keys, self._starts = state["path"], state["keys"], state["starts"]  # type: ignore[assignment]
         self._map = _open(self._path)
-        self._parse = _parser_of(self._path, self._map)
 
 
 def _open(path: Path) -> mmap.mmap:
@@ -240,23 +224,12 @@ def _open(path: Path) -> mmap.mmap:
         raise FormatError(str(path), None, f"cannot be mapped into memory ({error}). Is it empty?") from error
 
 
-def _parser_of(path: Path, mapped: mmap.mmap) -> Callable[[bytes], Row | None]:
-    """Return the parser for the rows, by the first one."""
-    if mapped[:1] != b"{":
-        raise FormatError(str(path), 1, "is not plain JSON Lines. Decompress it first: rows are read in random order")
-    head = mapped[: 1 + mapped.find(b"\n")] or mapped[:]
-    return _entity if _entity(head) is not None else _variants
-
-
-def _variants(line: bytes) -> Row | None:
+def _parse(line: bytes) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The phrases that a row belongs to, and their variants; each name of an entity has the others."""
+    if (entity := parse_entity(line)) is not None:
+        return entity.names, entity.names if len(entity.names) > 1 else ()
     found = parse_variants(line)
     return found and ((found[0],), found[1])
-
-
-def _entity(line: bytes) -> Row | None:
-    """Parse an entity: each of its names has the others as variants."""
-    row = parse_entity(line)
-    return None if row is None else (row.names, row.names if len(row.names) > 1 else ())
 
 
 class Synonyms:
@@ -286,10 +259,9 @@ class Synonyms:
         words = phrase.split()
         whole = self.of(phrase)
         places = [i for i, word in enumerate(words) if self.of(word)] if len(words) > 1 else []
-        n_choices = len(places) + bool(whole)
-        if not n_choices:
+        if not places and not whole:
             return None
-        chosen = int(rng.random() * n_choices)
+        chosen = int(rng.random() * (len(places) + bool(whole)))
         if chosen == len(places):
             made = _capitalised(whole[int(rng.random() * len(whole))], phrase)
         else:
@@ -337,11 +309,9 @@ class Augmenter:
         weights: tuple[float, ...] = WEIGHTS,
     ) -> None:
         """Take the sources of the levels; a level without a source always falls back."""
-        self._synonyms = synonyms
-        self._token_variants = tuple(token_variants)
-        self._paraphrases = tuple(paraphrases)
         self._weights = weights
-        self._changes: tuple[Change, ...] = (edit_letters, self._synonym, self._paraphrase, swap_words)
+        by_synonym = partial(_first, [*token_variants, *([] if synonyms is None else [synonyms])])
+        self._changes: tuple[Change, ...] = (edit_letters, by_synonym, partial(_first, paraphrases), swap_words)
 
     def __call__(self, phrase: str, rng: random.Random) -> str:
         """Draw a variant of a phrase; the same for the same state of `rng`, and never blank if the phrase is not."""
@@ -357,15 +327,6 @@ class Augmenter:
             if not any(left):
                 return phrase
             place = _choice(left, rng)
-
-    def _synonym(self, phrase: str, rng: random.Random) -> str | None:
-        tables: list[VariantTable | Synonyms] = [*self._token_variants]
-        if self._synonyms is not None:
-            tables.append(self._synonyms)
-        return _first(tables, phrase, rng)
-
-    def _paraphrase(self, phrase: str, rng: random.Random) -> str | None:
-        return _first(self._paraphrases, phrase, rng)
 
 
 def _first(tables: Sequence[VariantTable | Synonyms], phrase: str, rng: random.Random) -> str | None:

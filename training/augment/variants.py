@@ -10,6 +10,7 @@ Synonyms are neighbours of words among word vectors, from a `.vec` file of FastT
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -153,9 +154,8 @@ def read_vectors(
     found: list[str] = []
     rows: list[FloatArray] = []
     seen: set[str] = set()
-    source = Source(path)
-    try:
-        dim = 0
+    dim = 0
+    with closing(Source(path)) as source:
         for number, line in byte_lines(source, max_bytes=_MAX_LINE):
             if isinstance(line, BadLine):
                 raise FormatError(str(path), number, f"is not a row of word vectors: {line.reason}")
@@ -174,8 +174,6 @@ def read_vectors(
                         rows.append(vector)
             if limit is not None and len(found) >= limit:
                 break
-    finally:
-        source.close()
     return found, np.stack(rows) if rows else np.zeros((0, max(dim, 1)), np.float32)
 
 

@@ -24,67 +24,22 @@ from typing import NamedTuple, Protocol
 from training.examples.wordnet import read_synsets
 from training.options import DEFAULT_MAX_WORDS
 
-_CLASSES: dict[str, str] = {
-    "D": (
-        "the a an this these those each every some any no all both either neither another such what my your his its "
-        "our their many several few most more other own same whose"
-    ),
-    "F": "of",
-    "P": (
-        "in on at by for with from into onto upon about against between among during through throughout across along "
-        "around behind beside besides beyond despite except inside near outside toward towards under underneath "
-        "unlike until till via within without per amid amongst atop below beneath versus vs. including concerning "
-        "regarding following"
-    ),
-    "PR": "over up down off out above past before after since aboard as",
-    "PT": "to",
-    "PV": "like",
-    "O": (
-        "i you he she it we they me him us them himself herself itself themselves myself ourselves yourself who whom "
-        "someone somebody something anyone anybody anything everyone everybody everything nobody nothing none mine "
-        "yours hers ours theirs one's"
-    ),
-    "DO": "her",
-    "WD": "that which",
-    "W": "because although though if when while whereas whether where why how unless than lest once wherever whenever",
-    "C": "and or but nor & plus",
-    "X": (
-        "be is are was were been being am have has had having do does did doing 're 've 'm isn aren wasn weren hasn "
-        "haven hadn don doesn didn"
-    ),
-    "M": "can could may might must shall should will would 'll 'd cannot ought couldn shouldn wouldn",
-    "!": "not never n't 't",
-    "A": "ago later earlier afterwards thereafter",
-    "R": (
-        "very too so also just only even still already often always sometimes then there here now again soon almost "
-        "quite rather perhaps maybe however therefore thus hence well much away back together ever yet later "
-        "instead otherwise nevertheless moreover furthermore today tomorrow yesterday tonight further"
-    ),
-    "JR": "first",
-    "S": "'s ' ’s ’",
-    "K": (
-        "january february march april may june july august september october november december jan. feb. aug. sept. "
-        "oct. nov. dec."
-    ),
-    "1": (
-        "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-        "eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion "
-        "trillion dozen"
-    ),
-    "J": (
-        "second third fourth fifth sixth seventh eighth ninth tenth last next former latter certain various numerous "
-        "main major new old early late good high long little different"
-    ),
-}
 
-MONTHS = frozenset(_CLASSES["K"].split())
+def _rows(name: str) -> list[list[str]]:
+    """The rows of a table beside this module, without its header."""
+    return [line.split("\t") for line in (Path(__file__).parent / name).read_text("utf-8").splitlines()[1:]]
+
+
+_CLASSES = {letters: words.split() for letters, words in _rows("closed_words.tsv")}
+
+MONTHS = frozenset(_CLASSES["K"])
 """Months; they count as months only when capitalised, since `may` and `march` are other words too."""
 
 
 def _closed() -> dict[str, str]:
     found: dict[str, str] = {}
     for letters, words in _CLASSES.items():
-        for word in words.split():
+        for word in words:
             if letters != "K" or word not in ("may", "march"):
                 found[word] = found.get(word, "") + letters
     return found
@@ -255,46 +210,16 @@ _TOKEN = re.compile(
 )
 _NUMBER = re.compile(r"[$£€¥]?\d")
 
-_AFTER: dict[str, dict[str, float]] = {
-    # For each letter: how well other letters follow it; 1 if not listed.
-    "D": {"N": 3, "J": 3, "L": 2, "G": 0.1, "V": 0.01, "R": 0.3, "W": 0.02, "O": 0.1, "P": 0.1, "X": 0.1, "T": 0.1},
-    "S": {"N": 3, "J": 3, "L": 2, "G": 0.1, "V": 0.01, "R": 0.3},
-    "J": {"N": 4, "V": 0.05, "L": 0.5, "G": 0.2, "D": 0.1},
-    "L": {"N": 4, "V": 0.05, "G": 0.2},
-    "1": {"N": 4, "V": 0.2, "J": 1.5, "L": 1, "G": 0.2},
-    "P": {"N": 2, "J": 2, "L": 1, "V": 0.02, "R": 0.4, "G": 1.5, "P": 0.5, "W": 0.3},
-    "F": {"N": 2, "J": 2, "L": 1, "V": 0.02, "R": 0.3, "G": 1.5, "W": 0.1},
-    "T": {"V": 20, "N": 0.05, "J": 0.05, "L": 0.02, "G": 0.02, "R": 0.5},
-    "M": {"V": 20, "N": 0.05, "J": 0.05, "L": 0.02, "R": 1, "X": 3, "D": 0.5},
-    "!": {"V": 4, "N": 0.3, "J": 2},
-    "O": {"V": 6, "N": 0.05, "J": 0.3, "L": 0.05, "X": 2, "R": 1, "G": 1},
-    "X": {"V": 3, "L": 0.2, "J": 2, "N": 0.5, "R": 1.2, "G": 4},
-    "W": {"V": 2, "N": 0.8, "D": 1.5, "O": 2},
-    "N": {"V": 1.5, "N": 0.8, "J": 0.3, "L": 0.02, "W": 3, "D": 0.3, "R": 1, "G": 1, "A": 3},
-    "E": {"V": 2.5, "N": 1, "J": 0.4, "L": 0.02, "W": 3, "D": 0.3, "R": 1.2},
-    "K": {"V": 1, "N": 0.6, "J": 0.2, "L": 0.02},
-    "V": {"V": 0.1, "N": 1, "J": 1, "L": 1, "R": 1.5, "D": 2, "P": 2, "G": 0.7},
-    "G": {"V": 0.1, "N": 1.5, "J": 1.3, "L": 1, "D": 2},
-    "R": {"V": 1.5, "N": 0.3, "J": 1.5, "L": 0.7, "R": 0.8},
-    "C": {"D": 1.2},
-    ",": {"W": 3, "L": 0.3},
-    ".": {"L": 0.3, "D": 1.5, "P": 1.5, "G": 0.7},
-}
 
-_BEFORE: dict[str, dict[str, float]] = {
-    # For each letter: how well it precedes the likeliest letter of the next word; 1 if not listed.
-    "J": {"N": 2, "E": 1.3, "J": 1.5, "F": 0.2, "P": 0.6, ".": 0.6, ",": 0.7, "X": 0.2, "V": 0.4, "M": 0.2},
-    "L": {"N": 3, "J": 1.5, "E": 1, "F": 0.05, "P": 0.05, ".": 0.05, ",": 0.05, "D": 0.05, "X": 0.05, "C": 0.3},
-    "N": {"N": 0.7, "J": 0.3, "F": 4, "P": 1.3, ".": 1.5, ",": 1.3, "X": 2, "V": 1.2, "M": 2, "D": 0.4, "E": 0.5},
-    "V": {"D": 3, "P": 1.5, "O": 2, "F": 0.3, "X": 0.2, "M": 0.1, "E": 1.2, "R": 1.5, "N": 0.7, "S": 0.01},
-    "G": {"D": 3, "P": 1.5, "O": 2, "F": 0.3, "N": 0.8},
-    "R": {"J": 2, "V": 1.5, "N": 0.3, "L": 1.5, ".": 1.5, ",": 1.5, "P": 1.3, "D": 1, "1": 1.5},
-    "D": {"N": 2, "J": 2, "E": 1.5, "1": 1.5, "L": 1, "X": 0.1, "M": 0.1, "P": 0.3, ".": 0.2, ",": 0.2, "F": 0.7},
-    "W": {"X": 2, "M": 2, "O": 2, "D": 2, "V": 2, "E": 1, "N": 0.5},
-    "P": {"D": 3, "N": 1.5, "E": 2, "1": 2, "J": 1.5, "O": 2, "K": 3, ".": 0.05, ",": 0.1, "P": 0.3, "F": 0.2},
-    "T": {"V": 4, "D": 0.02, "E": 0.02, "1": 0.05, "O": 0.1, "N": 0.4, "X": 4, "J": 0.1, "K": 0.02},
-    "O": {"V": 1.5, "P": 1.5, ".": 2, ",": 1.5},
-}
+def _fits(table: str) -> dict[str, dict[str, float]]:
+    pairs = ((letter, (fit.rpartition("=") for fit in fits.split())) for name, letter, fits in _rows("tag_fits.tsv")
+             if name == table)  # fmt: skip
+    return {letter: {other: float(fit) for other, _, fit in of_letter} for letter, of_letter in pairs}
+
+
+_AFTER, _BEFORE = _fits("after"), _fits("before")
+"""For each letter: how well other letters follow it, and how well it precedes the likeliest letter of the next word; 1
+if not listed."""
 
 
 class Token(NamedTuple):

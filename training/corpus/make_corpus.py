@@ -229,14 +229,13 @@ def make_corpus(
                     file.write(encode_row(row))
                     report.entities += 1
         if sources:
-            lexicon = Lexicon(Path(options.wordnet)) if options.wordnet else None
-            read = texts_of(
-                sources, report.skipped, field=options.field, max_errors=options.max_errors, limit=options.limit
-            )
+            assert options.wordnet is not None
+            lexicon = Lexicon(Path(options.wordnet))
+            limits = {"max_errors": options.max_errors, "limit": options.limit}
+            read = texts_of(sources, report.skipped, field=options.field, **limits)
             typer = _typer(options, folder, lexicon, report)
-            assert lexicon is not None
             # Each worker reads the lexicon again: sending it would take as long.
-            given = Path(str(options.wordnet)) if options.workers > 1 else lexicon
+            given = Path(options.wordnet) if options.workers > 1 else lexicon
             open_parser = partial(ChunkParser, given, max_words=options.max_words)
             with PhraseCounter(max_keys=options.max_keys) as counter:
                 for n_texts, counts in count_phrases(read, open_parser, workers=options.workers):
@@ -265,7 +264,7 @@ def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
         )
 
 
-def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report: CorpusReport) -> PhraseTyper:
+def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon, report: CorpusReport) -> PhraseTyper:
     if options.typer == "ner":
         assert options.ner_model is not None
         return NerTyper(options.ner_model, device=options.device)
@@ -277,10 +276,9 @@ def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon | None, report
         counted(partial(read_typed_names, path), options.max_errors, report.skipped)
         for path in as_paths(options.typed_names)
     ]
-    if options.wordnet is not None:
-        names.append(wordnet_names(read_synsets(Path(options.wordnet))))
-    types = name_types(chain.from_iterable(names))
-    return DistantTyper(types) if lexicon is None else DistantTyper(types, is_common=lexicon.is_common)
+    assert options.wordnet is not None
+    names.append(wordnet_names(read_synsets(Path(options.wordnet))))
+    return DistantTyper(name_types(chain.from_iterable(names)), is_common=lexicon.is_common)
 
 
 def _entity_rows(options: CorpusOptions, report: CorpusReport) -> Iterator[EntityRow]:

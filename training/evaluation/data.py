@@ -13,8 +13,8 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import importlib.util
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -26,13 +26,14 @@ from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import MAX_LINE_BYTES
-from training.examples.example import name_key, split_of
 
 Row = tuple[str, ...]
 
 
 class Data(Protocol):
     """A source of tables, by their path in the layout."""
+
+    def __hash__(self) -> int: ...
 
     def paths(self, pattern: str) -> list[str]:
         """Sorted paths of the existing tables that match a pattern such as `kb/biomedical/*.tsv`."""
@@ -105,47 +106,6 @@ def as_number(text: str, path: str, what: str) -> float:
     return number
 
 
-FOLDS = {1: 7, 2: 8}
-"""The development split of each fold (`training.examples.example`)."""
-
-_ITEMS: Mapping[str, tuple[str, ...]] = {
-    "pearl_bench/ppdb*.tsv": ("phrase1", "phrase2"),
-    "pearl_bench/turney.tsv": ("query",),
-    "pearl_bench/bird.tsv": ("term1",),
-    "pearl_bench/*_test.tsv": ("canonical",),
-    "pearl_bench/*.tsv": ("mention",),
-    "autofj/*.tsv": ("dataset",),
-    "intent/*.tsv": ("text",),
-    "tweets/*.tsv": ("text",),
-    "ulr_analogy/*.tsv": ("c", "d_gold"),
-    "geogranno/*.tsv": ("canonical",),
-}
-"""The columns that say which item a row is of. The smallest cell is hashed, so that a pair and its reverse agree."""
-
-
-class FoldData:
-    """One of two folds of another source, so that a model is chosen on one and confirmed on the other.
-
-    A row belongs to fold 1 or 2 by the hash of its item; bases and typed names are whole, since tasks choose from these
-    by split (`EvaluationOptions.splits`). Of sets with the splits train, dev and test (CoNLL), dev stands for test.
-    """
-
-    def __init__(self, data: Data, fold: int) -> None:
-        self._data, self._fold, self.paths = data, fold, data.paths
-
-    def rows(self, path: str, *columns: str) -> list[Row]:
-        """As `Data.rows`."""
-        items = next((found for pattern, found in _ITEMS.items() if fnmatch.fnmatch(path, pattern)), ())
-        if not items:
-            return self._data.rows(path, *columns)
-        n, found = len(columns), self._data.rows(path, *columns, *items)
-        kept = [row[:n] for row in found if split_of(name_key(min(row[n:]))) % 2 == self._fold % 2]
-        if items != ("mention",) or "split" not in columns:
-            return kept
-        place, stands_for = columns.index("split"), {"dev": "test", "test": "left out"}
-        return [(*row[:place], stands_for.get(row[place], row[place]), *row[place + 1 :]) for row in kept]
-
-
 class OwnBase:
     """A base as a table of the layout; implements `data.Data`. Raises FormatError if `ingest` cannot read the file;
     TooManyErrorsError if there are more bad rows. `path`: file of the base. `max_errors`: number of bad rows that are
@@ -187,34 +147,8 @@ def _cells(entity: Entity) -> dict[str, str]:
 REPOSITORY = "Lihuchen/pearl_benchmark"
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table of the hub."""
-
-    config: str  # its configuration
-    splits: tuple[str, ...]  # possible names of its split
-    columns: Mapping[str, str]  # its column names by ours
-
-
-_PAIRS = {"phrase1": "phrase_1", "phrase2": "phrase_2", "label": "label"}
-_CHOICES = {"query": "query", "answer": "label", **{f"distractor{i}": f"candidate_{i}" for i in range(1, 5)}}
-_MENTIONS = {"mention": "query", "canonical": "label"}
-_CLUSTERS = {"mention": "entity", "type": "label"}
-
-_TABLES = {
-    "pearl_bench/ppdb.tsv": _Table("ppdb", ("test",), _PAIRS),
-    "pearl_bench/ppdb_filtered.tsv": _Table("ppdb_filtered", ("test",), _PAIRS),
-    "pearl_bench/turney.tsv": _Table("turney", ("test",), _CHOICES),
-    "pearl_bench/bird.tsv": _Table(
-        "bird", ("test",), {"term1": "term1", "term2": "term2", "relatedness": "relatedness score"}
-    ),
-    "pearl_bench/yago_test.tsv": _Table("yago", ("test",), _MENTIONS),
-    "pearl_bench/umls_test.tsv": _Table("umls", ("test", "umls"), _MENTIONS),
-    "pearl_bench/conll2003.tsv": _Table("conll", ("test",), _CLUSTERS),
-    "pearl_bench/bc5cdr.tsv": _Table("bc5cdr", ("test",), _CLUSTERS),
-    "kb/general.tsv": _Table("kb", ("yago",), {"name": "entity_name"}),
-    "kb/biomedical/umls.tsv": _Table("kb", ("umls",), {"name": "entity_name"}),
-}
+_TABLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("hub_tables.json").read_text("utf-8"))
+"""Of each table: its configuration on the hub, possible names of its split, and its column names there by ours."""
 
 _TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
 """Type names, in the order of the benchmark's type numbers."""
@@ -247,14 +181,14 @@ class HubData:
             return self._autofj(path, columns)
         table = _TABLES[path]
         rows = []
-        for number, row in enumerate(self._fetch(table.config, table.splits), 1):
-            fields = {ours: _text(path, number, row, theirs) for ours, theirs in table.columns.items()}
+        for number, row in enumerate(self._fetch(table["config"], table["splits"]), 1):
+            fields = {ours: _text(path, number, row, theirs) for ours, theirs in table["columns"].items()}
             if path in _TYPES:
                 label = fields["type"]
                 fields |= {"split": "test", "type": _TYPES[path][int(label)] if label.isdigit() else label}
             rows.append(tuple(fields[column] for column in columns))
         if not rows:
-            raise FormatError(f"{REPOSITORY} {table.config}", None, "has no rows.")
+            raise FormatError(f"{REPOSITORY} {table['config']}", None, "has no rows.")
         return rows
 
     def _fetch(self, config: str, splits: Sequence[str]) -> Iterable[Mapping[str, Any]]:

@@ -36,34 +36,19 @@ _OFFSETS = 10_000
 
 
 class Method(Protocol):
-    """A method under evaluation. A task runs on methods that support its need."""
+    """A method under evaluation. A task runs on methods that support its need.
+
+    similarity    pair_scores(left, right)      similarity of each pair, (n,); higher is closer
+                  nearest(mentions, names)      index of the most similar name of each mention, (n,), the first one
+    ranking       score_matrix(queries, candidates)     scores of all candidates for each query, (n, m)
+    arithmetic    offset_scores(a, b, c, d)     cosine of c + b - a and d for each row, (n,), with vectors of
+                                                length 1; 0 where one side is zero
+    vectors, types                              `EncoderMethod` alone
+    linking, everyday                           `rank` and `answer` of `linking_methods`
+    """
 
     name: str  # in the report, as the user gave it
     supports: frozenset[Need]  # the needs of tasks that it can meet
-
-
-class Similarity(Method, Protocol):
-    """A method that compares strings."""
-
-    def pair_scores(self, left: Sequence[str], right: Sequence[str]) -> FloatArray:
-        """Similarity of each pair, (n,); higher is closer."""
-
-    def nearest(self, mentions: Sequence[str], names: Sequence[str]) -> IntArray:
-        """Index of the most similar name for each mention, (n,); the first one if several are equal."""
-
-
-class Ranking(Method, Protocol):
-    """A method that scores candidates for queries."""
-
-    def score_matrix(self, queries: Sequence[str], candidates: Sequence[str]) -> FloatArray:
-        """Scores of all candidates for each query, (n, m); higher is closer."""
-
-
-class Arithmetic(Method, Protocol):
-    """A method whose vectors can be added."""
-
-    def offset_scores(self, a: Sequence[str], b: Sequence[str], c: Sequence[str], d: Sequence[str]) -> FloatArray:
-        """Cosine of c + b - a and d for each row, (n,), with vectors of length 1; 0 where one side is zero."""
 
 
 class EncoderMethod:

@@ -21,7 +21,7 @@ import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, groupby, islice
@@ -30,6 +30,7 @@ from typing import Any, Literal, TextIO, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ingest.formats import open_reader
 from ingest.io.encoding import BadLine, byte_lines, read_lines
@@ -93,6 +94,13 @@ def phrase_key(phrase: str) -> int:
     return int.from_bytes(blake2b(phrase.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
+def find_key(keys: npt.NDArray[np.uint64], phrase: str) -> int | None:
+    """Return where the key of a phrase is among sorted ones; None if it is not there."""
+    key = np.uint64(phrase_key(phrase))
+    place = int(keys.searchsorted(key))
+    return place if place < len(keys) and keys[place] == key else None
+
+
 def normalise_name(name: str) -> str:
     """Return a name in Unicode's composed form with white space normalised; case is kept."""
     return " ".join(unicodedata.normalize("NFC", name).split())
@@ -109,8 +117,7 @@ def entity_type_of(label: str) -> str | None:
 
 def read_rows(path: StrPath, report: ReadReport) -> Iterator[tuple[int, str]]:
     """Yield the numbered lines that are not blank; lines that are not text are skipped."""
-    source = Source(Path(path))
-    try:
+    with closing(Source(Path(path))) as source:
         for number, line in read_lines(source):
             if isinstance(line, BadLine):
                 report.rows += 1
@@ -118,8 +125,6 @@ def read_rows(path: StrPath, report: ReadReport) -> Iterator[tuple[int, str]]:
             elif line.strip():
                 report.rows += 1
                 yield number, line
-    finally:
-        source.close()
 
 
 def _read(path: StrPath, report: ReadReport, parse: Callable[[str], T | str]) -> Iterator[T]:
@@ -363,11 +368,8 @@ class TypeTable:
 
     def get(self, phrase: str) -> str | None:
         """Return the type of a phrase, or None."""
-        key = np.uint64(phrase_key(phrase))
-        place = int(np.searchsorted(self._keys, key))
-        if place < len(self._keys) and self._keys[place] == key:
-            return ENTITY_TYPES[int(self._kinds[place])]
-        return None
+        place = find_key(self._keys, phrase)
+        return None if place is None else ENTITY_TYPES[int(self._kinds[place])]
 
 
 def base_key(path: Path) -> str:

@@ -19,17 +19,11 @@ from onnx import TensorProto, helper
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.batching import IntArray, open_tokenizer
-from pearl_qdrant.encoder.checkpoint import (
-    HEAD_TENSOR,
-    ONNX_FILE,
-    TORCH_FILE,
-    VerifiedCheckpoint,
-    seal,
-)
+from pearl_qdrant.encoder.batching import open_tokenizer
+from pearl_qdrant.encoder.checkpoint import HEAD_TENSOR, ONNX_FILE, TORCH_FILE, VerifiedCheckpoint, seal
 from pearl_qdrant.encoder.loading import find_model, load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, type_marginals
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, pool_tokens
+from pearl_qdrant.encoder.protocol import Encoder, type_marginals
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, pool_tokens
 from pearl_qdrant.encoder.write_checkpoint import verify, write_checkpoint
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
@@ -141,23 +135,12 @@ def measure_parity(reference: Encoder, other: Encoder, names: Sequence[str]) -> 
         raise ValueError(f"none of the {len(names)} names can be encoded, so there is nothing to compare")
     cosines = np.einsum("ij,ij->i", expected.vectors[both], found.vectors[both], dtype=np.float64)
     worst = int(cosines.argmin())
-    types, others = _types(expected), _types(found)
-    agreement = None if types is None or others is None else float((types[both] == others[both]).mean())
-    return Parity(
-        n=len(both),
-        mean_cosine=float(cosines.mean()),
-        min_cosine=float(cosines[worst]),
-        worst=names[int(both[worst])],
-        type_agreement=agreement,
-    )
-
-
-def _types(encoded: Encoded) -> IntArray | None:
-    """Return the predicted entity types, (n,)."""
-    if encoded.type_probabilities is None:
-        return None
-    types: IntArray = type_marginals(encoded.type_probabilities).argmax(axis=1)
-    return types
+    agreement, chances = None, [expected.type_probabilities, found.type_probabilities]
+    if chances[0] is not None and chances[1] is not None:
+        types = [type_marginals(one[both]).argmax(axis=1) for one in chances if one is not None]
+        agreement = float((types[0] == types[1]).mean())
+    least = float(cosines[worst])
+    return Parity(len(both), float(cosines.mean()), least, names[int(both[worst])], type_agreement=agreement)
 
 
 def sample_names(tokenizer_path: Path, *, n: int = _N_NAMES, rng: random.Random) -> list[str]:

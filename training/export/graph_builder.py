@@ -85,8 +85,8 @@ def probe_inputs(encoder: nn.Module) -> dict[str, Channels]:
 
 
 def channel_scales(largest: Array, matrix: Array) -> Array:
-    """Return the factors by which to divide the input channels of a product and to multiply the rows of its matrix.
-    Returns (k,), with a median of 1. `largest`: largest absolute value of each channel, (k,). `matrix`: (k, n).
+    """Return what to divide input channels by, of largest values (k,), and multiply the rows of a matrix, (k, n), by:
+    (k,), with a median of 1.
     """
     weights = np.abs(matrix).max(axis=1)
     scales = np.maximum(largest, 1e-6) ** _ALPHA / np.maximum(weights, 1e-6) ** (1 - _ALPHA)
@@ -207,7 +207,7 @@ _ALL = np.iinfo(np.int64).max
 
 def join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder, *, int8: bool) -> str:
     """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked, and join both parts to the vector f of
-    `pearl_qdrant.encoder.runtime.network`, (b, phrase_dim + char_dim). Returns the name of the result.
+    `pearl_qdrant.encoder.runtime.torch_runtime`, (b, phrase_dim + char_dim). Returns the name of the result.
     """
     vector = _Branch(graph, encoder, int8=int8).build()
     share = encoder.config.share

@@ -29,7 +29,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from pearl_qdrant.errors import CheckpointError
 from training.export.graph_builder import (
     BLOCK_4BIT,
@@ -224,15 +224,8 @@ class _Graph(GraphBuilder):
         return _Rows(rows, self.op("Unsqueeze", scale, self.ints(-1)), zero)
 
     def _dense(self, rows: _Rows, name: str, scales: Array | None = None, *, divide: float = 1.0) -> tuple[str, Array]:
-        """Multiply rows by the matrix of a dense layer; returns the product, and the bias to add.
-
-        Args:
-            rows: Input of the layer, divided by `scales` before quantisation.
-            scales: (k,), by default 1.
-            divide: The result is divided by this.
-        """
-        if scales is None:
-            scales = np.ones(len(self._inputs[name].mean), dtype=np.float32)
+        """Multiply rows, divided by `scales`, (k,), before quantisation, by a matrix; returns product and bias."""
+        scales = np.ones(len(self._inputs[name].mean), dtype=np.float32) if scales is None else scales
         exact = self._matrix(name) * scales[:, None] / divide
         matrix, columns = quantize_columns(exact)
         product = self.op(
@@ -280,9 +273,9 @@ class _ReadGraph:
         self.nodes: list[NodeProto] = list(model.graph.node)
         self.tensors: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
 
-    def of_kind(self, kind: str) -> Iterator[NodeProto]:
-        """Yield the nodes of one kind, in order."""
-        return (node for node in self.nodes if node.op_type == kind)
+    def of_kind(self, kind: str) -> list[NodeProto]:
+        """Return the nodes of one kind, in order."""
+        return [node for node in self.nodes if node.op_type == kind]
 
     def reader(self, value: str, kind: str) -> NodeProto:
         """Return the only node of a kind that reads a value."""
@@ -320,8 +313,7 @@ def _weights(graph: _ReadGraph, config: dict[str, Any]) -> Iterator[tuple[str, A
     dim, n_layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
     root = float(np.sqrt(dim // int(config["num_attention_heads"])))
     yield from _embeddings(graph, dim, int(config.get("type_vocab_size", 2)))
-    products = list(graph.of_kind("MatMulIntegerToFloat"))
-    norms = list(graph.of_kind("LayerNormalization"))
+    products, norms = graph.of_kind("MatMulIntegerToFloat"), graph.of_kind("LayerNormalization")
     yield from _norm(graph, norms[0], "embeddings")
     for i in range(n_layers):
         name = f"encoder.layer.{i}"
@@ -341,13 +333,13 @@ def _weights(graph: _ReadGraph, config: dict[str, Any]) -> Iterator[tuple[str, A
 def _embeddings(graph: _ReadGraph, dim: int, n_types: int) -> Iterator[tuple[str, Array]]:
     """Yield the word embeddings, and the positions, which include the row of token type 0."""
     producers = {node.output[0]: node for node in (*graph.of_kind("Gather"), *graph.of_kind("Cast"))}
-    blocks = next(graph.of_kind("GatherBlockQuantized"), None)
-    if blocks is not None:
+    for blocks in graph.of_kind("GatherBlockQuantized"):
         table = graph.tensors[blocks.input[0]].astype(np.float32)
         scales = graph.tensors[producers[blocks.input[2]].input[0]].astype(np.float32)
         yield "embeddings.word_embeddings.weight", table * np.repeat(scales, table.shape[1] // scales.shape[1], axis=1)
+        break
     else:
-        dequantize = next(graph.of_kind("DequantizeLinear"))
+        dequantize = graph.of_kind("DequantizeLinear")[0]
         table, scales = (graph.tensors[producers[value].input[0]] for value in dequantize.input[:2])
         yield "embeddings.word_embeddings.weight", table * scales[:, None]
     tables = [graph.tensors.get(node.input[0]) for node in graph.of_kind("Slice")]

@@ -8,8 +8,6 @@ string after case and punctuation folding (SapBERT, Liu et al. 2021).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -84,27 +82,19 @@ def summed_type_loss(logits: Tensor, allowed: Tensor) -> tuple[Tensor, int]:
     return (log_all - log_allowed).sum(), len(kept)
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """Keys of n pairs and m hard negatives, as in `PairBatch`, as tensors of int64."""
+def same_meaning(
+    entities: Tensor, anchors: Tensor, positives: Tensor, negative_entities: Tensor, negatives: Tensor
+) -> Tensor:
+    """Return (2n, 2n + m) bool: row and column are of one known entity, or one pair, or their pairs share a string.
 
-    # entities, anchors, positives: (n,)
-    entities: Tensor
-    anchors: Tensor
-    positives: Tensor
-    # negative_entities, negatives: (m,)
-    negative_entities: Tensor
-    negatives: Tensor
-
-
-def same_meaning(keys: Keys) -> Tensor:
-    """Return (2n, 2n + m) bool: row and column are of one known entity, or one pair, or their pairs share a string."""
-    n, known = len(keys.entities), keys.entities[:, None] != NO_KEY
-    pairs = (keys.entities[:, None] == keys.entities[None, :]) & known
+    The keys of n pairs and m hard negatives are those of `PairBatch`: (n,) thrice, and (m,) twice, int64.
+    """
+    n, known = len(entities), entities[:, None] != NO_KEY
+    pairs = (entities[:, None] == entities[None, :]) & known
     pairs |= torch.eye(n, dtype=torch.bool, device=pairs.device)
-    negatives = (keys.entities[:, None] == keys.negative_entities[None, :]) & known
-    for left in (keys.anchors, keys.positives):
-        for right in (keys.anchors, keys.positives):
+    of_negatives = (entities[:, None] == negative_entities[None, :]) & known
+    for left in (anchors, positives):
+        for right in (anchors, positives):
             pairs |= left[:, None] == right[None, :]
-        negatives |= left[:, None] == keys.negatives[None, :]
-    return torch.cat([pairs.repeat(2, 2), negatives.repeat(2, 1)], dim=1)
+        of_negatives |= left[:, None] == negatives[None, :]
+    return torch.cat([pairs.repeat(2, 2), of_negatives.repeat(2, 1)], dim=1)

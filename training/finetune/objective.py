@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.runtime.network import PearlNetwork
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from training.batches import BatchDataset, PairBatch, TokenisedBatch, load_batches
-from training.finetune.losses import Keys, nt_xent, same_meaning, summed_distillation, summed_type_loss
+from training.finetune.losses import nt_xent, same_meaning, summed_distillation, summed_type_loss
 from training.finetune.request import FitConfig
 from training.networks.phrase_vectors import MicroBatch, PhraseVectors, device_of, find_precision
 from training.training_loop import Objective, StepRecord, gather_rows, sum_over_processes
@@ -98,14 +98,10 @@ def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimize
     """Adam with one rate for each part of the network; also sets which parameters are trained."""
     for name, parameter in network.phrase_encoder.named_parameters():
         parameter.requires_grad_(not (config.freeze_words and "word_embeddings" in name))
-    parts: list[tuple[nn.Module | None, float]] = [
-        (network.phrase_encoder, 1.0),
-        (network.type_head, config.head_rate),
-        (network.character_encoder, config.character_rate),
-    ]
+    parts = network.phrase_encoder, network.type_head, network.character_encoder
     groups = [
         {"params": [p for p in part.parameters() if p.requires_grad], "rate": rate}
-        for part, rate in parts
+        for part, rate in zip(parts, (1.0, config.head_rate, config.character_rate), strict=True)
         if part is not None
     ]
     kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
@@ -146,7 +142,7 @@ def batch_losses(
     same = None
     if config.mask == "label":
         arrays = (batch.entities, batch.anchor_keys, batch.positive_keys, batch.negative_entities, batch.negative_keys)
-        same = same_meaning(Keys(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays)))
+        same = same_meaning(*(gather_rows(torch.from_numpy(array).to(device)) for array in arrays))
     contrastive = nt_xent(anchors, positives, temperature=config.temperature, negatives=negatives, same=same)
     total = contrastive
     type_loss = distillation = torch.zeros((), device=device)

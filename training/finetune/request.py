@@ -66,30 +66,19 @@ class FitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitConfig(FitSettings):
-    """Settings of the loop: those of `FitSettings`, and what else a recipe may set.
+    """Settings of the loop: those of `FitSettings`, and what else a recipe may set."""
 
-    Attributes:
-        steps: Optimizer steps.
-        head_rate: Learning rate of the type head as a multiple of the encoder's; the head starts from random weights.
-        character_rate: Learning rate of the character encoder, as a multiple too.
-        decay, decay_every: Factor and interval of the exponential schedule. PEARL: 0.98 and 2,000.
-        optimizer: "adamw", or "adam" (the paper).
-        clip: Largest norm of the gradient; 0 for no limit.
-        freeze_words: Whether the word embeddings stay fixed.
-        micro_batch: Phrases per forward pass; they are sorted by length first, so that there is little padding.
-        save_seconds: Seconds between two saved states, at most, plus one step.
-    """
-
-    steps: Count
+    steps: Count  # of the optimizer
+    # learning rates as multiples of the encoder's; the type head starts from random weights
     head_rate: float = 30.0
     character_rate: float = 10.0
-    decay: Annotated[float, Within(0, 1, low_open=True)] = 0.98
+    decay: Annotated[float, Within(0, 1, low_open=True)] = 0.98  # of the exponential schedule. PEARL: 0.98 and 2,000
     decay_every: Count = 2000
-    optimizer: Literal["adamw", "adam"] = "adamw"
-    clip: Weight = 1.0
-    freeze_words: bool = True
-    micro_batch: Count = 64
-    save_seconds: Rate = 300.0
+    optimizer: Literal["adamw", "adam"] = "adamw"  # "adam" in the paper
+    clip: Weight = 1.0  # largest norm of the gradient; 0 for no limit
+    freeze_words: bool = True  # whether the word embeddings stay fixed
+    micro_batch: Count = 64  # phrases per forward pass, sorted by length first, so that there is little padding
+    save_seconds: Rate = 300.0  # between two saved states, at most, plus one step
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -125,15 +114,8 @@ PAPER: dict[str, Any] = {
 }
 """Settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
 
-FIXED_BY_PAPER = (
-    "learning_rate",
-    "schedule",
-    "temperature",
-    "type_weight",
-    "mask",
-    "distil",
-    "distil_weight",
-    "distil_misspelt",
+FIXED_BY_PAPER = tuple(
+    "learning_rate schedule temperature type_weight mask distil distil_weight distil_misspelt".split()
 )
 """Arguments that contradict `paper_settings`."""
 

@@ -28,55 +28,18 @@ from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.loading import MODELS_DIR, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.encoder.runtime.network import PearlNetwork, new_type_head
 from pearl_qdrant.encoder.runtime.torch_runtime import (
+    PearlNetwork,
     load_character_encoder,
     load_network,
     load_transformer,
     network_width,
+    new_type_head,
 )
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, ModelNotFoundError, OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.options import AVERAGE_RATIO, StrPath, refuse_overwriting
-
-_CARD = """---
-library_name: pearl-qdrant
-pipeline_tag: sentence-similarity
-tags:
-- pearl
-- phrase-embeddings
-- entity-linking
----
-# {name}
-
-PEARL phrase embeddings: a name gives one vector of {dim} dimensions and a phrase type.
-
-| | |
-|---|---|
-| phrase part | {phrase_dim} dimensions, {pooling} pooling |
-| character part | {character} |
-| type head | {n_seen} of {n_labels} phrase types seen in training |
-| longest name | {max_length} tokens |
-| prefix | {prefix} |
-| precision of the graph | {precision} |
-
-## Use
-```python
-from pearl_qdrant.encoder.loading import load_encoder
-
-encoder = load_encoder("PATH/TO/THIS/FOLDER")
-vectors = encoder.encode(["The New York Times", "nytimes.com"]).vectors
-```
-`onnx/model.onnx` takes `input_ids` and `attention_mask` and returns `embedding` and `type_logits`; fastembed runs it as
-a custom model. sentence-transformers opens the folder if it has `model.safetensors`{phrase_only}.
-
-## Training
-{training}
-
-## Limits
-Made for names and short phrases. The licences of the base model and of the training data apply.
-"""
 
 
 def model_card(config: PearlConfig) -> str:
@@ -92,7 +55,8 @@ def model_card(config: PearlConfig) -> str:
             f"{config.char_dim} dimensions, {own.share:.0%} of the cosine: {len(own.alphabet):,} characters"
             f"{' and wordpieces' if own.max_pieces else ''}, {own.embedding_dim} wide"
         )
-    return _CARD.format(
+    template = Path(__file__).with_name("model_card.md").read_text("utf-8")
+    return template.format(
         name=config.name,
         dim=config.dim,
         phrase_dim=config.phrase_dim,
@@ -135,15 +99,11 @@ def read_character_encoder(folder: Path, *, tokenizer_folder: Path) -> Character
 
 
 def open_for_torch(folder: Path) -> tuple[VerifiedCheckpoint, Path]:
-    """Open a checkpoint folder; returns it, and its weights for torch. Raises CheckpointError if the folder is not a
-    checkpoint, is broken, or has no weights for torch.
-    """
+    """Open a checkpoint folder, and its weights for torch. Raises CheckpointError if it is broken, or has none."""
     checkpoint = open_checkpoint(folder)
     if checkpoint.torch_path is None:
-        raise CheckpointError(
-            str(folder),
-            f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch",
-        )
+        hint = f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch"
+        raise CheckpointError(str(folder), hint)
     return checkpoint, checkpoint.torch_path
 
 
@@ -306,10 +266,8 @@ def open_transformers_model(auto: Any, model: str, *, kind: str, device: str, **
 
 
 def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:
-    """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place. Raises ValueError if the two have different
-    tensors. Both are phrase encoders of the same shape, or networks, of which nothing else changes. PEARL: 0.5.
-    """
-    before, after = _phrase_encoder(original).state_dict(), _phrase_encoder(tuned).state_dict()
+    """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place. Raises ValueError if they differ in shape."""
+    before, after = original.state_dict(), tuned.state_dict()
     if before.keys() != after.keys():
         raise ValueError(f"the encoders differ in {sorted(before.keys() ^ after.keys())[:5]}")
     for name, tensor in after.items():
@@ -319,10 +277,6 @@ def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> N
         for name, tensor in after.items():
             if tensor.is_floating_point():
                 tensor.lerp_(before[name].to(tensor), 1 - ratio)
-
-
-def _phrase_encoder(module: nn.Module) -> nn.Module:
-    return module.phrase_encoder if isinstance(module, PearlNetwork) else module
 
 
 def average_checkpoint(base_model: StrPath, tuned: StrPath, out: StrPath, *, ratio: float = AVERAGE_RATIO) -> None:

@@ -26,7 +26,7 @@ from functools import cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -154,13 +154,6 @@ class MarkedSequence:
     spans: tuple[NgramSpan, ...]  # its n-grams, ordered by start and end; they may overlap
     words: int  # its number of words
     document: int = 0  # its document, numbered from 0
-
-
-class MarkedSequences(Protocol):
-    """Sequences by their number, from 0."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> MarkedSequence: ...
 
 
 class NgramCorpus:

@@ -34,8 +34,8 @@ from pearl_qdrant.encoder.batching import tokenizer_errors
 from pearl_qdrant.errors import InputError, ModelError
 from training.batches import epoch_order
 from training.examples.files import opened_sources, read_texts
-from training.networks.phrase_vectors import autocast, device_of, pad
-from training.ngrams.files import MarkedSequence, MarkedSequences, NgramCorpus, choose_spans, split_sentences
+from training.networks.phrase_vectors import autocast, device_of
+from training.ngrams.files import MarkedSequence, NgramCorpus, choose_spans, split_sentences
 from training.options import TrainingEvents, as_paths
 from training.ulr.network import UlrNetwork
 from training.ulr.request import Sampling, UlrRequest
@@ -174,19 +174,15 @@ class NetworkScorer:
     def __call__(self, texts: Sequence[str], spans: Sequence[Span]) -> list[float]:
         """Return the scores of spans, each of a text, in (0, 1); NaN for one without tokens, or with all of them."""
         scores = [float("nan")] * len(texts)
-        found = []
-        for i, (text, span) in enumerate(zip(texts, spans, strict=True)):
-            sequence = self.sequences[text]
-            tokens = sequence.token_span(span)
-            if tokens is not None:
-                found.append((i, sequence.ids, tokens))
+        of = [self.sequences[text] for text in texts]
+        tokens = [one.token_span(span) for one, span in zip(of, spans, strict=True)]
+        found = [(i, of[i].ids, place) for i, place in enumerate(tokens) if place is not None]
         found.sort(key=lambda one: len(one[1]))
         was_training = self.network.training
         self.network.eval()
         for start in range(0, len(found), self.batch):
             some = found[start : start + self.batch]
-            means = self._score([(ids, tokens) for _, ids, tokens in some])
-            for (i, _, _), mean in zip(some, means, strict=True):
+            for (i, *_), mean in zip(some, self._score([(ids, place) for _, ids, place in some]), strict=True):
                 scores[i] = mean
         self.network.train(was_training)
         return scores
@@ -201,7 +197,7 @@ class NetworkScorer:
         )
         targets = torch.tensor([token for ids, (first, end) in rows for token in ids[first:end]], device=device)
         with autocast(device, self.precision):
-            hidden = self.network.hidden(*pad(masked, device))
+            hidden, _ = self.network.encode(masked)
             logits = self.network.logits(hidden[at[:, 0], at[:, 1]])
         chances = logits.softmax(-1).gather(1, targets[:, None])[:, 0]
         sums = torch.zeros(len(rows), device=device).index_add_(0, at[:, 0], chances).tolist()
@@ -275,7 +271,7 @@ def cut(text: str, *, max_words: int) -> Iterator[str]:
 class UlrData:
     """What a run learns from."""
 
-    sequences: MarkedSequences  # the texts with their n-grams
+    sequences: NgramCorpus | TextSequences | Sequence[MarkedSequence]  # the texts with their n-grams
     tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
     masking: Masking  # how tokens are masked
     prefix: str = ""  # text before each sequence, n-gram and rest
@@ -303,7 +299,7 @@ def open_data(
     """Open what a request names; `stack` closes the folder of n-grams. Raises InputError if an input cannot be read,
     has too many bad rows, or nothing to learn from; ModelError if the tokenizer has no mask token.
     """
-    sequences: MarkedSequences
+    sequences: NgramCorpus | TextSequences
     if request.ngrams is not None:
         corpus = sequences = stack.enter_context(NgramCorpus(request.ngrams))
         if not len(corpus):

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pearl_qdrant.encoder.runtime.network import pool_tokens
+from pearl_qdrant.encoder.runtime.torch_runtime import pool_tokens
 from pearl_qdrant.errors import ModelError
+from training.networks.phrase_vectors import device_of, pad
 from training.ulr.request import Pooling
 
 
@@ -139,6 +140,11 @@ class UlrNetwork(nn.Module):
         self.encoder = encoder
         self.head = head
         self.pooling: Pooling = pooling
+
+    def encode(self, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+        """Return the token vectors of rows of ids, (b, t, dim), and their mask, (b, t)."""
+        ids, mask = pad(rows, device_of(self))
+        return self.hidden(ids, mask), mask
 
     def hidden(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the last layer's token vectors, (b, t, dim), float32, of ids and mask, (b, t)."""

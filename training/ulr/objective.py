@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import copy
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.networks.phrase_vectors import autocast, device_of, find_precision, pad
+from training.networks.phrase_vectors import autocast, device_of, find_precision
 from training.training_loop import Objective, StepRecord, TrainingLoop
 from training.ulr.drawing import NetworkScorer, UlrData, Views, choose_tokens, make_views, tokenise
 from training.ulr.network import UlrNetwork
@@ -69,25 +68,20 @@ def backward(
         n_spans = 0 if head_only else sum(view.part is not None for view in some)
         return n_spans, sum(len(view.masked) for view in some)
 
-    n_spans, n_masked = counts(views)
-    misad_sum = mlm_sum = 0.0
+    whole, sums, weights = counts(views), [0.0, 0.0], (config.misad_weight, config.mlm_weight)
     ordered = sorted(views, key=lambda view: len(view.whole))
     for first in range(0, len(ordered), config.micro_batch):
         chunk = ordered[first : first + config.micro_batch]
-        spans, masked = counts(chunk)
-        error, mlm = _terms(network, chunk, config, start, precision=precision, head_only=head_only)
+        terms = _terms(network, chunk, config, start, precision=precision, head_only=head_only)
         total = torch.zeros((), device=device_of(network))
-        if error is not None:
-            error = error * (spans / n_spans)
-            total = total + config.misad_weight * error
-            misad_sum += float(error.detach())
-        if mlm is not None:
-            mlm = mlm * (masked / n_masked)
-            total = total + config.mlm_weight * mlm
-            mlm_sum += float(mlm.detach())
+        for i, (term, here) in enumerate(zip(terms, counts(chunk), strict=True)):
+            if term is not None:
+                share = term * (here / whole[i])
+                total = total + weights[i] * share
+                sums[i] += float(share.detach())
         if total.requires_grad:
             torch.autograd.backward(total)
-    return UlrLosses(misad_sum, mlm_sum, n_spans)
+    return UlrLosses(sums[0], sums[1], whole[0])
 
 
 def _terms(
@@ -103,20 +97,18 @@ def _terms(
     device = device_of(network)
     pairs = [] if head_only else [(i, view) for i, view in enumerate(views) if view.part is not None]
     with autocast(device, precision):
-        whole, whole_mask = _encode(network, [view.whole for view in views])
+        whole, whole_mask = network.encode([view.whole for view in views])
         places = [(i, place) for i, view in enumerate(views) for place in view.masked]
         targets = [target for view in views for target in view.targets]
         error = None
         if pairs:
-            part, part_mask = _encode(network, [view.part or [] for _, view in pairs])
-            rest, rest_mask = _encode(network, [view.rest for _, view in pairs])
+            part = network.pool(*network.encode([view.part or [] for _, view in pairs]))
+            rest = network.pool(*network.encode([view.rest for _, view in pairs]))
             if start is None:
                 held, target = None, network.pool(whole, whole_mask)[[i for i, _ in pairs]]
             else:
                 held, target = _held(network, start, [view.plain() for _, view in pairs])
-            error = misad(
-                network.pool(part, part_mask), network.pool(rest, rest_mask), target, renormalise=config.renormalise
-            )
+            error = misad(part, rest, target, renormalise=config.renormalise)
             error = error if held is None else error + config.hold * held
         if not targets:
             return error, None
@@ -128,15 +120,9 @@ def _terms(
 def _held(network: UlrNetwork, start: UlrNetwork, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
     """The square error of sequences to where they were, (), and the vectors of the start, (n, dim)."""
     with torch.no_grad():
-        target = start.pool(*_encode(start, rows))
-    vectors = nn.functional.normalize(network.pool(*_encode(network, rows)), dim=-1)
+        target = start.pool(*start.encode(rows))
+    vectors = nn.functional.normalize(network.pool(*network.encode(rows)), dim=-1)
     return nn.functional.mse_loss(vectors, nn.functional.normalize(target, dim=-1)), target
-
-
-def _encode(network: UlrNetwork, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Token vectors of rows of ids, (b, t, dim), and their mask, (b, t)."""
-    ids, mask = pad(rows, device_of(network))
-    return network.hidden(ids, mask), mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +140,11 @@ def fit_ulr(
     network: UlrNetwork,
     data: UlrData,
     config: UlrConfig,
-    # folder, resume, on_step, clock: as in `TrainingLoop`
+    # folder, resume, on_step: as in `TrainingLoop`
     folder: Path,
     *,
     resume: bool = True,
     on_step: Callable[[UlrRecord], None] = lambda _: None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Train `network` in place, on the device where it is. Raises TrainingError if the state in `folder` is of another
     run, or a loss is not finite.
@@ -173,7 +158,6 @@ def fit_ulr(
         save_every=config.save_every,
         save_seconds=config.save_seconds,
         on_step=on_step,
-        clock=clock,
     ).run()
     network.eval()
 

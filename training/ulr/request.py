@@ -78,24 +78,15 @@ class UlrSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UlrConfig(UlrSettings):
-    """Settings of the loop: those of `UlrSettings`, and these.
+    """Settings of the loop: those of `UlrSettings`, and these."""
 
-    Attributes:
-        steps: Optimizer steps, those that train the MLM head alone included.
-        head_steps: The first steps train the MLM head alone, with the encoder fixed. Not in the paper, whose
-            checkpoints have heads.
-        pooling: "mean" over all tokens, "cls" or "max".
-        sampling: How the n-gram of a sequence is chosen.
-        clip: Largest norm of the gradient; 0 for no limit. As BERT; the paper does not say.
-        save_seconds: Seconds between two saved states, at most, plus one step.
-    """
-
-    steps: Count
+    steps: Count  # of the optimizer, those that train the MLM head alone included
+    # the first steps train the MLM head alone, with the encoder fixed; not in the paper, whose checkpoints have heads
     head_steps: Natural = 0
     pooling: Pooling = "mean"
     sampling: Sampling = "random_span"
-    clip: Weight = 1.0
-    save_seconds: Rate = 300.0
+    clip: Weight = 1.0  # largest norm of the gradient; 0 for no limit. As BERT; the paper does not say
+    save_seconds: Rate = 300.0  # between two saved states, at most, plus one step
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -6,9 +6,7 @@ model with its MLM head, under the names of transformers, so that a later run ha
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -21,6 +19,7 @@ from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.loading import find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
+from pearl_qdrant.encoder.write_checkpoint import copy_file, copy_notices, write_json, write_modules
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
 from training.options import TrainingEvents, as_paths, project, refuse_overwriting
@@ -41,12 +40,6 @@ _TOKENIZER_FILES = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
-_NOTICES = ("NOTICE*", "LICENSE*")
-
-_MODULES = [
-    {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-    for i, (kind, path) in enumerate([("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")])
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +89,7 @@ def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -
     """Write the trained network of `base` as a folder that loads as a plain encoder, with a record for ulr.json."""
     from safetensors.torch import save_file
 
-    (folder / "1_Pooling").mkdir(parents=True, exist_ok=True)
-    (folder / "2_Normalize").mkdir(exist_ok=True)
+    (folder / "2_Normalize").mkdir(parents=True, exist_ok=True)
     network = base.network.cpu()
     encoder: Any = network.encoder
     names = head_names(encoder.config.model_type)
@@ -107,46 +99,24 @@ def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -
     part.replace(folder / "model.safetensors")
     for name in _TOKENIZER_FILES:
         if (base.folder / name).is_file():
-            _copy(base.folder / name, folder / name)
-    for path in sorted(path for pattern in _NOTICES for path in base.folder.glob(pattern)):
-        _copy(path, folder / path.name)
+            copy_file(base.folder / name, folder / name)
+    copy_notices(base.folder, folder)
     config = read_json(base.folder / "config.json") | {
         "architectures": [names.model_class],
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
     config.pop("torch_dtype", None)
-    _write_json(folder / "config.json", config)
-    _write_json(folder / "modules.json", _MODULES)
-    _write_json(folder / "1_Pooling" / "config.json", _pooling(int(encoder.config.hidden_size), network.pooling))
-    _write_json(
-        folder / "sentence_bert_config.json", {"max_seq_length": base.max_length, "do_lower_case": base.lowercase}
-    )
+    write_json(folder / "config.json", config)
+    write_modules(folder, dim=int(encoder.config.hidden_size), pooling=network.pooling)
+    settings = {"max_seq_length": base.max_length, "do_lower_case": base.lowercase}
+    write_json(folder / "sentence_bert_config.json", settings)
     prompts = folder / "config_sentence_transformers.json"
     if base.prefix:
-        _write_json(prompts, {"prompts": {"default": base.prefix}, "default_prompt_name": "default"})
+        write_json(prompts, {"prompts": {"default": base.prefix}, "default_prompt_name": "default"})
     else:
         prompts.unlink(missing_ok=True)
-    _write_json(folder / "ulr.json", dict(training))
-
-
-def _pooling(dim: int, pooling: Pooling) -> dict[str, Any]:
-    """1_Pooling/config.json in a form that old and new versions of sentence-transformers can read."""
-    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
-    return {
-        "word_embedding_dimension": dim,
-        **{f"pooling_mode_{name}": mode == pooling for mode, name in modes.items()},
-        "pooling_mode_mean_sqrt_len_tokens": False,
-    }
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.resolve() != target.resolve():
-        shutil.copyfile(source, target)
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+    write_json(folder / "ulr.json", dict(training))
 
 
 TRAINING = "training"

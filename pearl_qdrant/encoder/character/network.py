@@ -138,24 +138,13 @@ class CharacterEncoder(nn.Module):
         of_token = self.codes[ids]
         is_character = of_token != PAD
         characters = torch.cat([of_token.new_zeros(1), of_token[is_character]]).to(torch.int64)
-        return Words(
-            self._codes(
-                characters,
-                ids,
-                character_ends=is_character.sum(1).cumsum(0)[last],
-                piece_ends=(last.nonzero()[:, 0] + 1),
-            ),
-            rows[last],
-        )
+        ends = is_character.sum(1).cumsum(0)[last]
+        codes = self._codes(characters, ids, character_ends=ends, piece_ends=last.nonzero()[:, 0] + 1)
+        return Words(codes, rows[last])
 
     def _codes(self, characters: Tensor, ids: Tensor, *, character_ends: Tensor, piece_ends: Tensor) -> Tensor:
-        """Row of each word: mark, characters, mark, wordpieces, padding.
-
-        Args:
-            characters: Codes of all characters after a leading 0, (1 + characters,).
-            ids: Ids of all tokens, (tokens,).
-            character_ends: Number of characters up to the end of each word, (words,).
-            piece_ends: Number of tokens up to the end of each word, (words,).
+        """Row of each word: mark, characters, mark, wordpieces, padding. `characters` has the codes of all after a
+        leading 0; the ends are the numbers of characters and of tokens up to the end of each word, (words,).
         """
         first_character, n_characters = _spans(character_ends, self.config.max_characters)
         first_piece, n_pieces = _spans(piece_ends, self.config.max_pieces)

@@ -142,29 +142,24 @@ def read_character_table(path: Path) -> CharacterTable:
 
 def check_alphabet(folder: Path, config: CharacterConfig, table: CharacterTable) -> None:
     """Raise a CheckpointError unless the tokenizer has the alphabet that the encoder was trained with."""
-    if config.alphabet == table.alphabet:
-        return
-    pairs = enumerate(zip(config.alphabet, table.alphabet, strict=False))
-    where = next((f"character {i} is {b!r}, not {a!r}" for i, (a, b) in pairs if a != b), "one alphabet is longer")
-    raise CheckpointError(
-        str(folder / "tokenizer.json"),
-        f"its {len(table.alphabet)} characters are not the {len(config.alphabet)} of pearl.json: {where}. It "
-        f"belongs to another model; fetch the checkpoint again",
-    )
+    if config.alphabet != table.alphabet:
+        pairs = enumerate(zip(config.alphabet, table.alphabet, strict=False))
+        where = next((f"character {i} is {b!r}, not {a!r}" for i, (a, b) in pairs if a != b), "one alphabet is longer")
+        raise CheckpointError(
+            str(folder / "tokenizer.json"),
+            f"its {len(table.alphabet)} characters are not the {len(config.alphabet)} of pearl.json: {where}. It "
+            f"belongs to another model; fetch the checkpoint again",
+        )
 
 
 def _table(tokens: dict[int, str], special: set[int], *, kind: str, prefix: str) -> CharacterTable:
     """The table of these tokens."""
     n = max(tokens) + 1
     texts: list[str] = [""] * n
-    is_special = np.zeros(n, dtype=np.bool_)
-    continuation = np.zeros(n, dtype=np.bool_)
-    for token_id in range(n):
-        # An unused id is treated like a special token.
-        is_special[token_id] = token_id in special or token_id not in tokens
-        if not is_special[token_id]:
-            text, continuation[token_id] = _characters(tokens[token_id], kind, prefix)
-            texts[token_id] = text.lower()[:MAX_PIECE_CHARACTERS]
+    is_special, continuation = np.ones(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)  # unused ids are special, too
+    for token_id in tokens.keys() - special:
+        text, continuation[token_id] = _characters(tokens[token_id], kind, prefix)
+        texts[token_id], is_special[token_id] = text.lower()[:MAX_PIECE_CHARACTERS], False
     alphabet = tuple(sorted({character for text in texts for character in text}))
     code_of = {character: N_MARKS + i for i, character in enumerate(alphabet)}
     codes = np.zeros((n, max(1, *map(len, texts))), dtype=np.int32)

@@ -5,8 +5,7 @@
     merged = resolve_graph("rag_storage")          # a working folder of LightRAG
     print(merged.report.to_text())
 
-`records.py` merges, `resolving.py` recognises a format; `graphml.py` (GraphML and lists of edges), `folders.py`,
-`parquet.py` and `neo4j.py` read and write one each.
+`records.py` merges; `graphml.py` (GraphML and lists of edges), `folders.py` and `neo4j.py` read and write formats.
 """
 
 from __future__ import annotations
@@ -19,17 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.resolution.graphs.folders import (
-    GRAPH_FILE,
-    is_graphrag,
-    read_graphrag,
-    write_folder,
-    write_graphrag,
-)
+from pearl_qdrant.resolution.graphs.folders import GRAPH_FILE, is_graphrag, read_graphrag, write_folder, write_graphrag
 from pearl_qdrant.resolution.graphs.graphml import read_edge_list, read_graphml, write_edge_list, write_graphml
 from pearl_qdrant.resolution.graphs.neo4j import database_of, is_neo4j, read_neo4j, write_neo4j
 from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Merge, Node, merge_graph, name_records
-from pearl_qdrant.resolution.records import NameRecord
+from pearl_qdrant.resolution.names import NameRecord
 from pearl_qdrant.resolution.resolution import Resolution
 from pearl_qdrant.resolution.resolving import resolve
 

@@ -35,9 +35,7 @@ GRAPH_FILE = "graph_chunk_entity_relation.graphml"
 
 
 def write_folder(folder: Path, out: Path, merge: Merge) -> None:
-    """Copy a working folder to one that does not exist, with the merged graph and the new names in what is kept by
-    name.
-    """
+    """Copy a working folder to a new one, with the merged graph, and the new names in what is kept by name."""
     shutil.copytree(folder, out)
     write_graphml(folder, out / GRAPH_FILE, merge)
     names = {**{unquoted(old): unquoted(new) for old, new in merge.new_keys.items()}, **merge.new_keys}
@@ -152,9 +150,7 @@ def is_graphrag(folder: Path) -> bool:
 
 
 def read_graphrag(folder: Path) -> Graph:
-    """Read the tables of entities and relationships. Raises FormatError if pyarrow is not installed, a table is missing
-    or has no titles.
-    """
+    """Read GraphRAG's tables. Raises FormatError if pyarrow is not installed, or a table lacks or has no titles."""
     entities, relationships = (_table(folder, names) for names in (_ENTITIES, _RELATIONSHIPS))
     title = "title" if entities and "title" in entities[0] else "name"
     nodes = [
@@ -191,9 +187,7 @@ def _parquet(path: Path) -> Any:
 
 
 def write_graphrag(folder: Path, out: Path, merge: Merge) -> None:
-    """Copy the output of GraphRAG to a folder that does not exist, with the merged tables, and the ids of those that
-    are left.
-    """
+    """Copy the output of GraphRAG to a new folder, with the merged tables, and the ids of those that are left."""
     shutil.copytree(folder, out)
     graph, before, new_keys = merge.graph, merge.before, merge.new_keys
     degree = Counter(end for edge in graph.edges for end in (edge.source, edge.target))

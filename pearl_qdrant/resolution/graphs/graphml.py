@@ -161,9 +161,7 @@ _FOUND_IN = ("source_id", "document", "chunk", "doc_id")
 
 
 def read_edge_list(path: Path) -> Graph:
-    """Read a list of edges. Raises FormatError if a row has another number of cells than the first one, or there are
-    fewer than two.
-    """
+    """Read a list of edges. Raises FormatError if a row has fewer than two cells, or another number than the first."""
     rows = _rows(path)
     if not rows:
         raise FormatError(str(path), 1, "the list of edges is empty")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pearl_qdrant.resolution.records import NameRecord, ResolvedName
-from pearl_qdrant.resolution.resolution import Resolution
+from pearl_qdrant.resolution.names import NameRecord
+from pearl_qdrant.resolution.resolution import Resolution, ResolvedName
 
 Value = str | int | float | bool | tuple[str, ...] | None  # An attribute: a tuple is a list of the format's own
 

@@ -96,7 +96,7 @@ class Comparison:
             last = content
 
     def candidates(self) -> IntArray:
-        """Pairs of forms of types that agree that may mean the same, as `clusters.pack_pairs` packs them, ascending."""
+        """Pairs of forms of types that agree that may mean the same, as `pack_pairs` packs them, ascending."""
         keys = np.concatenate([pack_pairs(pairs) for pairs in self._proposals()])
         keys.sort()
         is_first = np.ones(len(keys), bool)
@@ -159,7 +159,8 @@ class Comparison:
         short: dict[str, list[int]] = {}
         for form, name in enumerate(self._names):
             if is_acronym_like(name):
-                short.setdefault(_letters(name), []).append(form)
+                letters_of_it = "".join(c for c in name.casefold() if c.isalnum() or c == "&")
+                short.setdefault(letters_of_it, []).append(form)
         long: dict[str, list[int]] = {}
         letters, n_words = Counter[str](), Counter[int]()
         for form, name in enumerate(self._names):
@@ -285,10 +286,6 @@ class Comparison:
         return np.column_stack([*(scores[name] for name in FROM_SCORES), np.array(strings)]).astype(np.float32)
 
 
-def _letters(acronym: str) -> str:
-    return "".join(c for c in acronym.casefold() if c.isalnum() or c == "&")
-
-
 _ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=True))
 
 
@@ -346,9 +343,7 @@ class Nearest:
 
 
 def nearest_names(vectors: npt.NDArray[np.float16] | FloatArray, k: int, rng: np.random.Generator) -> Nearest:
-    """Find the `k` nearest names of each by cosine; `vectors`, (n, dim), of unit length or zero, may be mapped from a
-    file.
-    """
+    """The `k` nearest names of each by cosine; `vectors`, (n, dim), have unit length or are zero."""
     n = len(vectors)
     found = Nearest(np.full((n, k), -1, np.int32), np.full((n, k), -1, np.float32))
     if n <= EXACT_NAMES:

@@ -119,7 +119,7 @@ less_covered, more_covered   share of the weights of each name that the other ha
 rank, rank_of_one            1 / (1 + neighbours of each that are nearer than the other); the smaller, the larger one
 types, person, other         agreement of the predicted types; that both are persons, or of no special type
 replaced_dense               cosine of the words that only one and that only the other has, as `dense`
-fillers                      how many other names have something else where the two differ (`slots.Slots`)
+fillers                      how many other names have something else where the two differ (`same_words.Slots`)
 """
 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)

@@ -60,9 +60,7 @@ class PairModel:
 
     @classmethod
     def from_names(cls, stored: Mapping[str, Any]) -> PairModel:
-        """A model from what `resolution.json` has. Raises ValueError if a term has a feature that this version does not
-        know.
-        """
+        """A model from what `resolution.json` has. Raises ValueError if this version does not know a feature."""
         weights, thresholds = stored["terms"], stored["thresholds"]
         numbers = {name: stored[name] for name in ("bias", "prior", "least_dense", "least_lexical")}
         by_precision = tuple(sorted((float(precision), value) for precision, value in thresholds.items()))
@@ -278,9 +276,7 @@ def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
 
 
 def reason_of(features: Sequence[float]) -> str:
-    """What speaks for a merge, from features in the order of `FEATURES`: the clearest of the strings, cosine and
-    n-grams.
-    """
+    """What speaks for a merge, from features as in `FEATURES`: the clearest of strings, cosine and n-grams."""
     values = dict(zip(FEATURES, features, strict=True))
     said = next((text for name, text in _SAID.items() if name in FROM_STRINGS and values[name] > 0), None)
     numbers = f"vectors {values['dense']:.2f}, n-grams {values['lexical']:.2f}"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from training.evaluation.task import Task
-from training.evaluation.tasks.classification import PARAPHRASE_TASKS, SHORT_TEXT_TASKS
-from training.evaluation.tasks.entity_types import TYPE_TASKS
+from training.evaluation.tasks.classification import PARAPHRASE_TASKS, SHORT_TEXT_TASKS, TYPE_TASKS
 from training.evaluation.tasks.linking import EVERYDAY, EVERYDAY_TASKS, LINKING, LINKING_TASKS
 from training.evaluation.tasks.phrases import JOIN_TASKS, PHRASE_TASKS
 from training.evaluation.tasks.universal import ANALOGY_TASKS, QUESTION_TASKS

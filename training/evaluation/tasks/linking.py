@@ -12,16 +12,16 @@ coverage at its threshold, ECE with its interval, Brier score, AUROC, and F1 of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention
 from training.evaluation.data import Data, OwnBase
-from training.evaluation.linking.methods import EverydayMethod, Linker, LinkingMethod, made_mentions
-from training.evaluation.linking.peers import Answers
-from training.evaluation.linking.sets import (
+from training.evaluation.linking_methods import Answers, Dense, ExactNames, Linker, ScoredNames, made_mentions
+from training.evaluation.linking_sets import (
     Base,
     LinkingSet,
     Protocol,
@@ -44,28 +44,13 @@ _JOINS = ("autofj/left.tsv", "autofj/right.tsv", "autofj/gt.tsv")
 _ONTOLOGIES = ("doid", "go", "uberon", "mondo", "ordo", "cl", "chebi", "pato")
 _PAIRS = {"fb15k": "alias_pairs/fb15k_wikidata_alias_pairs.tsv", "geonames": "alias_pairs/geonames_alias_pairs.tsv"}
 
-Read = Callable[[Data, EvaluationOptions], list[LinkingSet]]
-
-K = TypeVar("K")
-T = TypeVar("T")
+Run = Callable[[Data, Any, EvaluationOptions], Outcome]
 
 
-def _once(read: Callable[[Data, K], T]) -> Callable[[Data, K], T]:
-    """Read the sets of a task once for all methods of a run."""
-    last: list[tuple[Data, K, T]] = []
+def _run(read: Callable[[Data, EvaluationOptions], list[LinkingSet]]) -> Run:
+    cached = lru_cache(maxsize=1)(read)  # once for all methods of a run
 
-    def cached(data: Data, options: K) -> T:
-        if not last or last[0][0] is not data or last[0][1] != options:
-            last[:] = [(data, options, read(data, options))]
-        return last[0][2]
-
-    return cached
-
-
-def _run(read: Read) -> Callable[[Data, LinkingMethod, EvaluationOptions], Outcome]:
-    cached = _once(read)
-
-    def run(data: Data, method: LinkingMethod, options: EvaluationOptions) -> Outcome:
+    def run(data: Data, method: Linker | Dense | ExactNames | ScoredNames, options: EvaluationOptions) -> Outcome:
         sets = cached(data, options)
         rankings = [method.rank(one) for one in sets]
         accuracies = expected_accuracies(sets, rankings)
@@ -79,16 +64,13 @@ def _run(read: Read) -> Callable[[Data, LinkingMethod, EvaluationOptions], Outco
 
 
 def _linker_details(sets: list[LinkingSet], method: Linker, nil_shares: Sequence[float]) -> dict[str, float]:
-    samples, nil_samples, hits, milliseconds, n = [], [], 0.0, 0.0, 0
-    for one in sets:
-        output = method.output(one)
-        samples.append(output.samples)
-        nil_samples.append(output.nil_samples)
-        n += len(one.queries)
-        hits += method.recall(one) * len(one.queries)
-        milliseconds += method.milliseconds(one) * len(one.queries)
-    figures = reliability_details(Samples.joined(samples), Samples.joined(nil_samples), method.calibration, nil_shares)
-    return {"recall_64": 100 * hits / n, **figures, "milliseconds": milliseconds / n}
+    outputs, sizes = [method.output(one) for one in sets], [len(one.queries) for one in sets]
+    samples = Samples.joined([known for _, known, _ in outputs])
+    nil_samples = Samples.joined([unknown for _, _, unknown in outputs])
+    figures = reliability_details(samples, nil_samples, method.calibration, nil_shares)
+    recall = 100 * float(np.average([method.recall(one) for one in sets], weights=sizes))
+    milliseconds = float(np.average([method.milliseconds(one) for one in sets], weights=sizes))
+    return {"recall_64": recall, **figures, "milliseconds": milliseconds}
 
 
 def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, needs: Need = "linking") -> Task:
@@ -137,20 +119,19 @@ LINKING_TASKS = (_JOIN_TASK, *_tasks("canonical"), *_tasks("left_out"))
 EVERYDAY = "everyday"
 """Name that stands for all tasks of this module."""
 
-TITLE = "Everyday mentions"
 
 _EVERYDAY_BASES = ("doid", "go", "uberon", "mondo")
 
 
-def _run_everyday(pattern: str) -> Callable[[Data, EverydayMethod, EvaluationOptions], Outcome]:
-    @_once
+def _run_everyday(pattern: str) -> Run:
+    @lru_cache(maxsize=1)
     def made(data: Data, n_mentions: int) -> tuple[Base, tuple[MadeMention, ...]]:
         path = data.paths(pattern)[0]
         entities = data.entities if isinstance(data, OwnBase) else tuple(read_base(data, path).values())
         base = Base(path.removesuffix(".tsv").replace("/", "-"), entities)
         return base, made_mentions(base, n_mentions)
 
-    def run(data: Data, method: EverydayMethod, options: EvaluationOptions) -> Outcome:
+    def run(data: Data, method: Any, options: EvaluationOptions) -> Outcome:
         base, mentions = made(data, options.n_mentions)
         return as_outcome(mentions, method.answer(mentions, base))
 
@@ -182,7 +163,13 @@ def as_outcome(mentions: tuple[MadeMention, ...], answers: Answers) -> Outcome:
 def everyday_task(name: str, base: str) -> Task:
     """The task for a base."""
     return Task(
-        f"{EVERYDAY}_{name}", name, TITLE, "right answers, mean over kinds", "everyday", (base,), _run_everyday(base)
+        f"{EVERYDAY}_{name}",
+        name,
+        "Everyday mentions",
+        "right answers, mean over kinds",
+        "everyday",
+        (base,),
+        _run_everyday(base),
     )
 
 

@@ -17,10 +17,12 @@ import numpy as np
 
 from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data, as_number
-from training.evaluation.methods import EncoderMethod, Similarity
+from training.evaluation.methods import EncoderMethod, StringMethod
 from training.evaluation.outcome import FloatArray, Outcome, mean_outcome, nmi_outcome, pearson_outcome
 from training.evaluation.task import Task
 from training.options import EvaluationOptions
+
+Similarity = EncoderMethod | StringMethod
 
 _TURNEY = "pearl_bench/turney.tsv"
 _BIRD = "pearl_bench/bird.tsv"

@@ -28,10 +28,12 @@ import numpy as np
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.errors import FormatError
 from training.evaluation.data import Data
-from training.evaluation.methods import Arithmetic, Ranking
+from training.evaluation.methods import Bm25Method, EncoderMethod, StringMethod
 from training.evaluation.outcome import FloatArray, IntArray, Outcome, mean_outcome
 from training.evaluation.task import Task
 from training.options import EvaluationOptions
+
+Arithmetic = EncoderMethod | StringMethod
 
 PATH = "ulr_analogy/analogies.tsv"
 LEVELS = ("word", "phrase", "sentence")
@@ -113,6 +115,8 @@ ANALOGY_TASKS = tuple(
     for level in LEVELS
 )
 
+
+Ranking = EncoderMethod | StringMethod | Bm25Method
 
 GEOGRANNO = "geogranno/geo_pairs.tsv"
 

@@ -233,25 +233,17 @@ def reliability_details(
     mentions is replaced by them; drawn once.
     """
     details: dict[str, float] = {}
-    n = len(samples)
-    order = np.random.default_rng(0).permutation(n)
+    order = np.random.default_rng(0).permutation(len(samples))
     known, unknown = samples.answers(calibration), nil_samples.answers(calibration)
     for share in shares:
-        n_nil = round(share * n)
+        n_nil = round(share * len(samples))
         answers = Answers.joined([known.take(order[n_nil:]), unknown.take(order[:n_nil])])
         found = measure(answers, calibration.threshold, rng=np.random.default_rng(0))
-        figures = {
-            "precision": found.precision,
-            "coverage": found.coverage,
-            "ece": found.ece,
-            "ece_low": found.ece_interval[0],
-            "ece_high": found.ece_interval[1],
-            "brier": found.brier,
-            "auroc": found.auroc,
-            "first_ece": found.first_ece,
-            "first_auroc": found.first_auroc,
-            "nil_f1": found.nil_f1,
-        }
+        interval = dict(zip(("ece_low", "ece_high"), found.ece_interval, strict=True))
+        figures = {name: interval[name] if name in interval else getattr(found, name) for name in _RELIABILITY}
         # Undefined figures are skipped, such as the F1 of NIL without NIL mentions.
         details |= {f"{key}_{share:.0%}": 100 * value for key, value in figures.items() if math.isfinite(value)}
     return details
+
+
+_RELIABILITY = "precision coverage ece ece_low ece_high brier auroc first_ece first_auroc nil_f1".split()

@@ -1,4 +1,4 @@
-"""Build parts by workers of a Ray cluster: an actor with an encoder a core or GPU, a task a part.
+"""What builds the parts of a load: this process, or a Ray cluster, by an actor with an encoder for each core or GPU.
 
 Ray starts an actor again that was killed, and gives it its part once more, which then lacks less. When the driver is
 killed, Ray ends its workers, and the same command goes on with what is left.
@@ -17,10 +17,15 @@ from typing import Any
 
 import msgspec
 
-from ingest.spread.worker import Job, PartBuilder, PartResult
+from ingest.load.request import LoadEvents, LoadRequest
+from ingest.spread.parts import CUT_FILES, Job, PartBuilder, PartResult, Runner
 from pearl_qdrant import errors
-from pearl_qdrant.errors import OptionError, PearlQdrantError, StoreError
+from pearl_qdrant.errors import OptionError, PearlQdrantError, SettingsError, StoreError
 from pearl_qdrant.installing import install_command
+from pearl_qdrant.settings import is_url
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.open import location_of
+from pearl_qdrant.store.protocol import Placement
 
 AUTO = "auto"  # In place of an address: a cluster that is started on this machine, for this load alone
 
@@ -36,13 +41,46 @@ _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": 
 Row = dict[str, Any]
 
 
+def start_runner(request: LoadRequest) -> Runner:
+    """What builds the parts. Raises OptionError if there are too many, workers cannot open the store or load the model,
+    or Ray does not answer; SettingsError if an embedded store is given a placement.
+    """
+    parts, store = request.parts, request.store
+    if parts is not None and not 1 <= parts <= CUT_FILES:
+        raise OptionError("parts", f"A base has from 1 to {CUT_FILES} parts, not {parts}.")
+    location = location_of(store)
+    if not is_url(location):
+        if store is not None and not isinstance(store, (str, os.PathLike, EdgeStore)):
+            raise OptionError("store", "A base in parts goes to a folder, or to a server by its URL.")
+        if request.placement not in (None, Placement()):
+            message = f"The embedded store at {location} has no shards or replicas. Use a Qdrant server as the store."
+            raise SettingsError(message, option="store")
+    if request.ray is None:
+        return RunnerHere()
+    if not isinstance(request.model, (str, os.PathLike)):
+        raise OptionError("model", "Workers of Ray load the model themselves: give its name or folder, not an encoder.")
+    return RayRunner(request.ray)
+
+
+class RunnerHere:
+    """Builds the parts in this process, one after the other: memory is bounded by the largest part."""
+
+    workers = 1
+
+    def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
+        builder, events = PartBuilder(job), LoadEvents()
+        events.names_done = on_names  # type: ignore[method-assign, assignment]  # and nothing else of a part
+        for part in parts:
+            yield builder.build(part, events)
+
+    def close(self) -> None: ...
+
+
 class RayRunner:
-    """A `driver.Runner` on a Ray cluster: an actor a GPU, or without GPUs one a core."""
+    """A `parts.Runner` on a Ray cluster: an actor a GPU, or without GPUs one a core."""
 
     def __init__(self, address: str) -> None:
-        """Connect to a cluster, or start one; `address` is `ray` of `load_base`. Raises OptionError if Ray is not
-        installed, or no cluster answers.
-        """
+        """Connect to a cluster, or start one. Raises OptionError if Ray is not installed, or no cluster answers."""
         ray = _import_ray()
         self._is_ours = not ray.is_initialized()
         if self._is_ours:
@@ -54,9 +92,7 @@ class RayRunner:
         self._gpus = 1 if gpus else 0
 
     def __call__(self, job: Job, parts: Sequence[int], on_names: Callable[[int], None]) -> Iterator[PartResult]:
-        """Build the parts; see `driver.Runner`. Raises the PearlQdrantError of a worker; StoreError if Ray
-        itself fails.
-        """
+        """Build the parts; see `parts.Runner`. Raises the PearlQdrantError of a worker; StoreError if Ray fails."""
         ray = _import_ray()
         actor = ray.remote(
             num_cpus=self._cores, num_gpus=self._gpus, max_restarts=MAX_STARTS, max_task_retries=MAX_STARTS
