@@ -30,13 +30,10 @@ from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
 from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
-from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
-from pearl_qdrant.store.names import check_name
+from pearl_qdrant.store.administration import CollectionSummary, check_ours, summarize_collections
 from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.store.points import plain_points
 from pearl_qdrant.store.protocol import Collection, Placement, Store
-from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import check_ours
+from pearl_qdrant.store.schema import Manifest, check_name, plain_points
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

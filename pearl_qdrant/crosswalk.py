@@ -40,10 +40,9 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.records import Candidate, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
-from pearl_qdrant.store.atomic import write_lines
-from pearl_qdrant.store.open import open_default_store
-from pearl_qdrant.store.points import entity_from_points
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.open import use_store
+from pearl_qdrant.store.schema import NamePoint, entity_from_points
+from pearl_qdrant.store.system import write_lines
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -252,15 +251,12 @@ def entities_of(collection: str, store: str | None) -> tuple[str, list[Entity]]:
     """Short name of the base of a collection, and its entities, by id; all of them in memory. Raises
     CollectionNotFoundError if it does not exist.
     """
-    opened_store = open_default_store(store)
-    try:
+    with use_store(store) as opened_store:
         opened = opened_store.open(collection, read_only=True)
         points: dict[str, list[NamePoint]] = {}
         for point in opened.scroll():
             points.setdefault(point.entity_id, []).append(point)
         return opened.manifest.kb, [entity_from_points(points[entity_id]) for entity_id in sorted(points)]
-    finally:
-        opened_store.close()
 
 
 def _evidence(entities: Iterable[Entity], linker: EntityLinker) -> Iterator[tuple[Entity, list[Evidence]]]:

@@ -129,8 +129,7 @@ def check_store(store: str | Sequence[str] | None = None) -> Iterator[Check]:
         yield Check("store", "ok", found)
         yield from check_collections(opened)
         if is_url(location):
-            from pearl_qdrant.store.server.checks import check_server
-            from pearl_qdrant.store.server.store import ServerStore
+            from pearl_qdrant.store.server.store import ServerStore, check_server
 
             assert isinstance(opened, ServerStore)
             yield from check_server(opened)

@@ -32,7 +32,7 @@ from pearl_qdrant.cli import main
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.calibration import metrics
-from pearl_qdrant.settings import DEFAULT_MODEL
+from pearl_qdrant.settings import DEFAULT_MODEL, ServerAccess
 from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.protocol import Collection, Store
@@ -172,7 +172,7 @@ def served(facts: dict[str, Any], context: Any = None, **settings: Any) -> Itera
     """A store on the double of a server with these facts."""
     from qdrant_double import QdrantDouble
 
-    from pearl_qdrant.store.server.indexing import Indexing
+    from pearl_qdrant.store.server.collection import Indexing
     from pearl_qdrant.store.server.store import ServerStore
 
     with QdrantDouble(context) as double:
@@ -193,7 +193,7 @@ def http() -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def limited() -> Iterator[Store]:
     """A server in strict mode with low limits, which compresses its answers."""
-    with served({"strict": True, "limits": LIMITS}, compress=True) as opened:
+    with served({"strict": True, "limits": LIMITS}, access=ServerAccess(compress=True)) as opened:
         yield opened
 
 
@@ -208,14 +208,14 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     authority.issue_cert("127.0.0.1").configure_cert(context)
     path = tmp_path_factory.mktemp("tls") / "ca.pem"
     authority.cert_pem.write_to_path(str(path))
-    with served({}, context, api_key="k", ca_file=str(path)) as opened:
+    with served({}, context, access=ServerAccess("k", ca_file=str(path))) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def faulty() -> Iterator[Store]:
     """A server that drops every third request or its answer, or is too busy."""
-    from pearl_qdrant.store.retry import RetryPolicy
+    from pearl_qdrant.store.server.errors import RetryPolicy
 
     with served({"drop_every": 3}, retry=RetryPolicy(first_wait_s=0.001, max_wait_s=0.01)) as opened:
         yield opened
@@ -226,7 +226,7 @@ def real() -> Iterator[Store]:
     """The server at QDRANT_URL."""
     from pearl_qdrant.store.server.store import ServerStore
 
-    opened = ServerStore.connect(os.environ["QDRANT_URL"], api_key=os.environ.get("QDRANT_API_KEY"))
+    opened = ServerStore.connect(os.environ["QDRANT_URL"], ServerAccess(os.environ.get("QDRANT_API_KEY")))
     yield opened
     opened.close()
 

@@ -25,7 +25,7 @@ from pearl_qdrant.encoder.checkpoint import TORCH_FILE, is_checkpoint
 from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.atomic import write_atomically
+from pearl_qdrant.store.system import write_atomically
 from training.batches import N_PLAIN
 from training.corpus.typing import vocabulary_phrases, write_predicted_types
 from training.evaluation.data import OwnBase

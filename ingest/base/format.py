@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from ingest.io.encoding import HEAD_BYTES, Utf8Source
-from ingest.io.streams import open_source
+from ingest.io.streams import ByteSource, open_source
 from pearl_qdrant.errors import FormatError
 
 
@@ -78,12 +78,14 @@ class ReadOptions:
 PathLike = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The path of an input, and its first bytes, decompressed, at most `HEAD_BYTES`, without a byte order mark."""
+class Head(ByteSource):
+    """The first bytes of an input, decompressed, at most `HEAD_BYTES`, without a byte order mark."""
 
-    path: str
-    data: bytes
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path, self.size, self.data = path, len(data), data
+
+    def chunks(self) -> Iterator[bytes]:
+        yield from (self.data,) if self.data else ()
 
 
 def read_head(path: str) -> Head:

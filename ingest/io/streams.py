@@ -76,9 +76,18 @@ class ByteSource(ABC):
         return found[:n_bytes]
 
 
+@contextmanager
+def as_input_error(path: str, message: str, *, option: str | None = None) -> Iterator[None]:
+    """What the system refuses becomes an `InputError` with this message, which has what it says for ``{}``."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(path, None, message.format(error.strerror or error), option=option) from error
+
+
 def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
     """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
-    try:
+    with as_input_error(path, "reading failed: {}"):
         head = read(_PIECE)
         compression = detect_compression(head)
         if compression is not None:
@@ -87,8 +96,6 @@ def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
         while head:
             yield head
             head = read(CHUNK)
-    except OSError as error:
-        raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
 def detect_compression(head: bytes) -> str | None:

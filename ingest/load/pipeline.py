@@ -23,7 +23,7 @@ import weakref
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import BinaryIO, TypeVar, cast
@@ -33,15 +33,23 @@ import numpy as np
 
 from ingest.base.reader import Hashes, Reader, ScanResult, hash_texts
 from ingest.io.report import ReadReport
+from ingest.io.streams import as_input_error
 from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
-from pearl_qdrant.errors import InputError, StoreError
+from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.linking.learned.learning import alias_point_ids
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.points import is_same_point, name_points, plain_points
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Checkpoint, LoadedInput, Manifest, NamePoint
+from pearl_qdrant.store.schema import (
+    Checkpoint,
+    LoadedInput,
+    Manifest,
+    NamePoint,
+    is_same_point,
+    name_points,
+    plain_points,
+)
 
 
 def plain_result(target: Collection, scanned: ScanResult, info: ModelInfo) -> LoadResult:
@@ -414,6 +422,9 @@ class Named(msgspec.Struct, array_like=True):
     names: list[str]
 
 
+_NOT_WRITTEN = "temporary file", "new names cannot be written: {}. Point TMPDIR to a larger disk"
+
+
 class Inventory:
     """A base compared with a collection; ends its temporary file as a context manager. Counts entities that are stored
     as they are, names that are lacking, had another payload, or are stored, and names in the file.
@@ -465,12 +476,12 @@ class Inventory:
         self.entities += not lacking and len(changed) == n_before
         self.to_write += len(lacking)
         if lacking:
-            with _as_input_error():
+            with as_input_error(*_NOT_WRITTEN):
                 self._file.write(msgspec.json.encode(Named(entity, lacking)) + b"\n")
 
     def lacking(self) -> Iterator[Named]:
         """What is to be written, in the order of the base."""
-        with _as_input_error():
+        with as_input_error(*_NOT_WRITTEN):
             self._file.seek(0)
             yield from map(msgspec.json.Decoder(Named).decode, self._file)
 
@@ -505,12 +516,3 @@ def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
 def _short(point_id: str) -> int:
     """60 random bits of a UUID5, and its version."""
     return int(point_id[:8] + point_id[9:13] + point_id[14:18], 16)
-
-
-@contextmanager
-def _as_input_error() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        message = f"new names cannot be written: {error.strerror or error}. Point TMPDIR to a larger disk"
-        raise InputError("temporary file", None, message) from error

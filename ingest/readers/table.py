@@ -162,14 +162,14 @@ def _json_rows(
 
 def recognise(head: Head, options: ReadOptions) -> str | None:
     """The format of a table by its beginning: a known base, jsonl, csv or tsv; None if it is no table."""
-    source, is_json = _Beginning(head.path, head.data), looks_like_json(head.data)
+    is_json = looks_like_json(head.data)
     try:
         try:
-            table = open_json(source, options) if is_json else open_text(source, options, _header_test(options))
+            table = open_json(head, options) if is_json else open_text(head, options, _header_test(options))
         except InputError:
             if not is_json or len(head.data) == HEAD_BYTES:
                 raise
-            table, is_json = open_text(source, options, _header_test(options)), False
+            table, is_json = open_text(head, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):
                 return "jsonl"  # its reader says where the JSON is broken
     except (InputError, OptionError):
@@ -178,15 +178,6 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
     if found is not None:
         return found[0].name
     return "jsonl" if is_json else "tsv" if table.is_unquoted and table.about.startswith("tab") else "csv"
-
-
-class _Beginning(ByteSource):
-    def __init__(self, path: str, data: bytes) -> None:
-        self.path, self.size, self._data = path, len(data), data
-
-    def chunks(self) -> Iterator[bytes]:
-        if self._data:
-            yield self._data
 
 
 class TableReader(Reader):

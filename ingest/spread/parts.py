@@ -4,7 +4,7 @@
                     a part of the base is every n-th file
     build           each part by a worker: read, encode, write, graph, as any base is loaded; so a worker that takes the
                     place of a killed one writes what lacks
-    join            embedded: the segments of the parts become those of one collection (`store/edge/joining.py`);
+    join            embedded: the segments of the parts become those of one collection (`store/edge/store.py`);
                     on a server the points are there already, and the server builds the graph
 
 The collection appears whole, when all of it is done; on a server it is there from the start, and is marked as loading.
@@ -37,6 +37,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 from ingest.base.reader import Reader, ScanResult, entity_from_json, entity_to_json, name_hash, scan
 from ingest.base.type_map import TypeMap
 from ingest.io.report import ReadReport
+from ingest.io.streams import as_input_error
 from ingest.load.pipeline import Loading, finish_load, ingest, is_unchanged, plain_result
 from ingest.load.request import LoadEvents, LoadRequest, LoadResult
 from pearl_qdrant.encoder.loading import load_encoder
@@ -45,13 +46,12 @@ from pearl_qdrant.errors import CollectionExistsError, InputError, OptionError, 
 from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
-from pearl_qdrant.store.atomic import read_at_most, sync_folder, write_atomically
-from pearl_qdrant.store.edge.joining import join_parts
-from pearl_qdrant.store.edge.lock import CollectionLock
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.edge.folder import CollectionLock
+from pearl_qdrant.store.edge.store import EdgeStore, join_parts
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
 from pearl_qdrant.store.schema import LoadedInput, Manifest
+from pearl_qdrant.store.system import read_at_most, sync_folder, write_atomically
 
 _T = TypeVar("_T")
 
@@ -271,27 +271,15 @@ class Cutter(CutReader):
         self._reader = reader
 
     def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        with ExitStack() as held:
-            with self._as_input_error():
-                self._folder.mkdir(parents=True, exist_ok=True)
-                paths = [_path(self._folder, number) for number in self._files]
-                files = [held.enter_context(path.open("w", encoding="ascii")) for path in paths]
+        advice = "Free some space, or choose a work folder on a larger disk"
+        message = f"parts of the base cannot be written: {{}}. {advice}"
+        with as_input_error(str(self._folder), message, option="work"), ExitStack() as held:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            paths = [_path(self._folder, number) for number in self._files]
+            files = [held.enter_context(path.open("w", encoding="ascii")) for path in paths]
             for run in self._reader.read_runs(report):
-                with self._as_input_error():
-                    files[cut_file_of(run.entity_id)].write(entity_to_json(run) + "\n")
+                files[cut_file_of(run.entity_id)].write(entity_to_json(run) + "\n")
                 yield run
-            with self._as_input_error():
-                for file in files:
-                    file.close()
-
-    @contextmanager
-    def _as_input_error(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            advice = "Free some space, or choose a work folder on a larger disk"
-            message = f"parts of the base cannot be written: {error.strerror or error}. {advice}"
-            raise InputError(str(self._folder), None, message, option="work") from error
 
 
 def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:

@@ -15,11 +15,8 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from ingest.load.request import LoadEvents, LoadRequest
 from ingest.spread.parts import CUT_FILES, Job, PartBuilder, PartResult, Runner
-from pearl_qdrant import errors
 from pearl_qdrant.errors import OptionError, PearlQdrantError, SettingsError, StoreError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import is_url
@@ -37,8 +34,6 @@ _TRIES = 3  # a cluster that starts has 15 seconds for its agents, which a busy 
 _OBJECT_STORE_BYTES = 100 * 1024 * 1024  # only numbers of parts and counts are exchanged
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 """Ray sends nothing anywhere, and prints no tips."""
-
-Row = dict[str, Any]
 
 
 def start_runner(request: LoadRequest) -> Runner:
@@ -106,13 +101,15 @@ class RayRunner:
                     busy[worker.build.remote(waiting.pop(0))] = worker
                 (done, *_), _ = ray.wait(list(busy), num_returns=1)
                 free.append(busy.pop(done))
-                row = ray.get(done)
-                if "kind" in row:
-                    raise _as_error(row)
-                on_names(row["names"])
-                yield msgspec.convert(row, PartResult)
+                found: PartResult | PearlQdrantError = ray.get(done)
+                if isinstance(found, PearlQdrantError):
+                    raise found
+                on_names(found.names)
+                yield found
         except ray.exceptions.RayError as error:
-            raise _as_error(_as_row(error)) from error
+            last = traceback.format_exception_only(type(error), error)[-1].strip()
+            advice = "The same command goes on; if workers are killed, take more parts, or fewer workers a machine."
+            raise StoreError(f"Ray failed: {last}. {advice}") from error
         finally:
             self.close()
 
@@ -123,23 +120,18 @@ class RayRunner:
 
 
 class _Worker:
-    """The actor: an encoder, and a part a call. Errors of ours travel as rows: Ray could not make them again."""
+    """The actor: an encoder, and a part a call. Errors of ours are answers: Ray would wrap them and start anew."""
 
     def __init__(self, job: Job, cores: int) -> None:
+        self._job, self._cores = job, cores
         self._builder: PartBuilder | None = None
-        self._error: Row = {}
-        try:
-            self._builder = PartBuilder(job, threads=cores)
-        except PearlQdrantError as error:
-            self._error = _as_row(error)
 
-    def build(self, part: int) -> Row:
-        if self._builder is None:
-            return self._error
+    def build(self, part: int) -> PartResult | PearlQdrantError:
         try:
-            return msgspec.structs.asdict(self._builder.build(part))
+            self._builder = self._builder or PartBuilder(self._job, threads=self._cores)
+            return self._builder.build(part)
         except PearlQdrantError as error:
-            return _as_row(error)
+            return error
 
 
 def _import_ray() -> Any:
@@ -186,22 +178,3 @@ def _check_answers(address: str) -> None:
     if not host or not port.isdecimal():
         raise ValueError("give HOST:PORT")
     socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
-
-
-def _as_row(error: BaseException) -> Row:
-    """An error as a row that can be sent."""
-    if isinstance(error, PearlQdrantError):
-        return {"kind": type(error).__name__, "message": str(error), "option": error.option or ""}
-    last = traceback.format_exception_only(type(error), error)[-1].strip()
-    advice = "The same command goes on; if workers are killed, take more parts, or fewer workers a machine."
-    return {"kind": "StoreError", "message": f"Ray failed: {last}. {advice}", "option": ""}
-
-
-def _as_error(row: Row) -> PearlQdrantError:
-    """Reverse `_as_row`; a class that takes other arguments becomes the nearest one that takes a message."""
-    kind = getattr(errors, row["kind"], PearlQdrantError)
-    option = row["option"] or None
-    for one in kind.__mro__:
-        if one in (StoreError, errors.ModelError, PearlQdrantError):
-            return one(row["message"], option=option)
-    return PearlQdrantError(row["message"], option=option)

@@ -127,7 +127,7 @@ def finalize(name: str, store: str) -> None:
 @click.pass_context
 def verify(context: click.Context, name: str, store: str, model: str | None, as_json: bool) -> None:
     """Check a collection: complete, counted, indexed, and its model available. The exit status is 1 if not."""
-    from pearl_qdrant.store.verify import verify_collection
+    from pearl_qdrant.store.administration import verify_collection
 
     verified = verify_collection(name, store=store, model=model)
     problems = [problem.message for problem in verified.problems]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -133,12 +133,6 @@ class LoadOutput(LoadEvents):
         self._input = input_name
         self._bar: Any = None
         self._graph_reports: list[int] = []
-
-    def __enter__(self) -> LoadOutput:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the progress bar, so that the next message starts on a new line."""
@@ -327,8 +321,8 @@ def ingest(  # long: help has its examples
     pearl-qdrant ingest umls.tsv --ray auto
     """
     from ingest.load_base import collection_name, load_base, scan_base
-    from pearl_qdrant.store.names import check_name
     from pearl_qdrant.store.protocol import Placement
+    from pearl_qdrant.store.schema import check_name
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
@@ -339,7 +333,8 @@ def ingest(  # long: help has its examples
         raise click.UsageError("--work is for --ray and --parts.")
     chosen = {one.name: given[one.name] for one in fields(LoadRequest) if one.name in given}
     chosen["options"] = read_options(given)
-    with LoadOutput("compare" if is_update else "ingest", " ".join(paths)) as output, _explained_errors(output):
+    output = LoadOutput("compare" if is_update else "ingest", " ".join(paths))
+    with closing(output), _explained_errors(output):
         name = collection or collection_name(paths[0])
         if dry_run:
             check_name(name)
@@ -424,10 +419,9 @@ def _make_may_remove(yes: bool) -> Callable[[int, int], bool]:
 
 
 def _ask_before_deleting(location: str, name: str, wait_s: float) -> None:
-    store = shared.open_store_at(location, wait_s=wait_s)
-    try:
+    from pearl_qdrant.store.open import use_store
+
+    with use_store(location, wait_s=wait_s) as store:
         exists = name in store.collections()
-    finally:
-        store.close()
     if exists:
         confirm(f"Delete collection '{name}' in {store.location}, its calibration included, and start over?")

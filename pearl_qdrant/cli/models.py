@@ -14,8 +14,7 @@ from pearl_qdrant.cli.terminal import echo, echo_json
 from pearl_qdrant.settings import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
-    from pearl_qdrant.transfer.everyday import EverydayChange
-    from pearl_qdrant.transfer.reencoding import ReencodeResult
+    from pearl_qdrant.transfer.reencoding import EverydayChange, ReencodeResult
 
 
 @click.group()
@@ -117,13 +116,7 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
 @shared.store_option
 @shared.json_option
 def reencode(
-    name: str,
-    model: str | None,
-    rollback: bool,
-    everyday: bool,
-    max_fall: float | None,
-    store: str,
-    as_json: bool,
+    name: str, model: str | None, rollback: bool, everyday: bool, max_fall: float | None, store: str, as_json: bool
 ) -> None:
     """Encode the names of a collection again with another model, without downtime.
 

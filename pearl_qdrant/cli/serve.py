@@ -100,10 +100,4 @@ def mcp(collections: tuple[str, ...], store: str, transport: str, port: int, wri
     if transport == "http":
         echo(f"Serving {', '.join(names)} at http://127.0.0.1:{port}/mcp", err=True)
     with redirect_stdout(sys.__stdout__):  # the protocol needs the bytes of the stream that main() wraps
-        serve(
-            names,
-            store=store,
-            writable=writable,
-            transport=cast('Literal["stdio", "http"]', transport),
-            port=port,
-        )
+        serve(names, store=store, writable=writable, transport=cast('Literal["stdio", "http"]', transport), port=port)

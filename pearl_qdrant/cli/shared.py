@@ -21,7 +21,6 @@ from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL, DEFAULT_WAIT_S,
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.store.protocol import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -105,17 +104,6 @@ workers_option: Callable[[F], F] = click.option(
 yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
-def open_store_at(location: str, *, wait_s: float | None = None) -> Store:
-    """Open the store that `--store` names; `wait_s` as in `open_store`.
-
-    The key comes only from the environment, because other users can read command lines in the list of processes.
-    """
-    from pearl_qdrant.settings import ServerAccess
-    from pearl_qdrant.store.open import open_store
-
-    return open_store(location, access=ServerAccess.from_environment(), wait_s=wait_s)
-
-
 class InputFile(click.File):
     """A file opened for reading bytes; - is standard input. A named pipe without a writer is reported."""
 
@@ -137,11 +125,10 @@ def name_of(file: BinaryIO) -> str:
 
 def only_collection(location: str) -> str:
     """The only collection of a store, for a command without --collection."""
-    store = open_store_at(location)
-    try:
+    from pearl_qdrant.store.open import use_store
+
+    with use_store(location) as store:
         names = store.collections()
-    finally:
-        store.close()
     if len(names) == 1:
         return names[0]
     if not names:

@@ -23,41 +23,45 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 
-class _LinkerOwner:
-    """Opens a linker when it is needed first, for reading alone, and closes it."""
+class _OwnsLinker:
+    """What both components have: a linker that is opened when it is needed first, for reading alone, or a given one."""
 
-    def __init__(self, collections: str | Sequence[str] | None, store: str | None, linker: EntityLinker | None) -> None:
+    def _take(self, collections: str | Sequence[str] | None, store: str | None, linker: EntityLinker | None) -> None:
         names = [collections] if isinstance(collections, str) else list(collections or [])
         if bool(names) == (linker is not None):
             raise OptionError("collections", "Give either names of collections or an open linker.")
-        self.collections, self.store = names, store
+        self._collections, self._store = names, store
         self._linker, self._is_ours = linker, linker is None
 
-    def get(self) -> EntityLinker:
-        """The open linker, in the newest state of its collections."""
-        if self._linker is None:
-            self._linker = EntityLinker.open(*self.collections, store=self.store, read_only=True)
-        if self._is_ours and self._linker.is_outdated:
-            self._linker.reload()
-        return self._linker
+    def warm_up(self) -> None:
+        """Open the collections and load the model."""
+        self._open()
 
     def close(self) -> None:
-        """Close the linker, if it was opened here; a later use opens it again."""
+        """Close the collections, if they were opened here; `run` opens them again."""
         if self._is_ours and self._linker is not None:
             self._linker.close()
             self._linker = None
 
-    def to_parameters(self) -> dict[str, Any]:
-        """What `from_dict` needs to open the same collections. Raises OptionError if it was given an open linker."""
+    def _open(self) -> EntityLinker:
+        """The open linker, in the newest state of its collections."""
+        if self._linker is None:
+            self._linker = EntityLinker.open(*self._collections, store=self._store, read_only=True)
+        if self._is_ours and self._linker.is_outdated:
+            self._linker.reload()
+        return self._linker
+
+    def _as_values(self, **parameters: Any) -> dict[str, Any]:
+        """The component as plain values. Raises OptionError if it was given an open linker."""
         if not self._is_ours:
             raise OptionError(
                 "collections", "A component with an open linker cannot be serialised: give it names of collections."
             )
-        return {"collections": self.collections, "store": self.store}
+        return default_to_dict(self, collections=self._collections, store=self._store, **parameters)
 
 
 @component
-class EntityTagger:
+class EntityTagger(_OwnsLinker):
     """Finds the entities of documents and adds `entity_ids` and `entity_names` to their `meta`."""
 
     def __init__(
@@ -74,21 +78,12 @@ class EntityTagger:
         OptionError unless there is either a collection or a linker; ValueError if the threshold is no probability.
         """
         check_threshold(threshold)
-        self._owner = _LinkerOwner(collections, store, linker)
+        self._take(collections, store, linker)
         self.types, self.threshold, self.mentions = types, threshold, mentions
-
-    def warm_up(self) -> None:
-        """Open the collections and load the model."""
-        self._owner.get()
-
-    def close(self) -> None:
-        """Close the collections; `run` opens them again."""
-        self._owner.close()
 
     def to_dict(self) -> dict[str, Any]:
         """The component as plain values."""
-        parameters = self._owner.to_parameters()
-        return default_to_dict(self, **parameters, types=self.types, threshold=self.threshold, mentions=self.mentions)
+        return self._as_values(types=self.types, threshold=self.threshold, mentions=self.mentions)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> EntityTagger:
@@ -100,7 +95,7 @@ class EntityTagger:
     def run(self, documents: list[Document]) -> dict[str, Any]:
         """Return copies of the documents with the entities in `meta`; one without text has none."""
         texts = [document.content or "" for document in documents]
-        found = self._owner.get().annotate_batch(texts, types=self.types or (), threshold=self.threshold)
+        found = self._open().annotate_batch(texts, types=self.types or (), threshold=self.threshold)
         return {
             "documents": [
                 replace(
@@ -118,7 +113,7 @@ class EntityTagger:
 
 
 @component
-class EntityRetriever:
+class EntityRetriever(_OwnsLinker):
     """Retrieves the entities that a mention may mean, best first, scored with their probability."""
 
     def __init__(
@@ -134,20 +129,12 @@ class EntityRetriever:
         """
         if top_k < 1:
             raise ValueError(f"top_k must be at least 1, not {top_k}")
-        self._owner = _LinkerOwner(collections, store, linker)
+        self._take(collections, store, linker)
         self.top_k, self.types = top_k, types
-
-    def warm_up(self) -> None:
-        """Open the collections and load the model."""
-        self._owner.get()
-
-    def close(self) -> None:
-        """Close the collections; `run` opens them again."""
-        self._owner.close()
 
     def to_dict(self) -> dict[str, Any]:
         """The component as plain values."""
-        return default_to_dict(self, **self._owner.to_parameters(), top_k=self.top_k, types=self.types)
+        return self._as_values(top_k=self.top_k, types=self.types)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> EntityRetriever:
@@ -161,7 +148,7 @@ class EntityRetriever:
         component.
         """
         kinds, limit = self.types if types is None else types, self.top_k if top_k is None else top_k
-        link = self._owner.get().link(query, types=kinds or (), limit=limit)
+        link = self._open().link(query, types=kinds or (), limit=limit)
         return {
             "documents": [
                 Document(

@@ -78,11 +78,7 @@ def _linked(
 
 
 def fuzzy_join(
-    left: pl.DataFrame,
-    right: pl.DataFrame,
-    *,
-    suffix: str = "_right",
-    **keywords: Unpack[metadata.JoinKeywords],
+    left: pl.DataFrame, right: pl.DataFrame, *, suffix: str = "_right", **keywords: Unpack[metadata.JoinKeywords]
 ) -> pl.DataFrame:
     """Join two tables on keys that mean the same, whatever their spelling; arguments as of `pandas.fuzzy_join`. Raises
     OptionError if a column is missing; ValueError if the columns are not named.

@@ -30,9 +30,8 @@ from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import MAX_NAMES, name_points, names_of
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import OWN_FIELDS, Manifest, NamePoint
+from pearl_qdrant.store.schema import MAX_NAMES, OWN_FIELDS, Manifest, NamePoint, name_points, names_of
 
 if TYPE_CHECKING:
     from typing import TypeAlias

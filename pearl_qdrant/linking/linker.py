@@ -18,9 +18,9 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.reading_linker import ReadingLinker
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
-from pearl_qdrant.store.names import check_name
 from pearl_qdrant.store.open import open_default_store
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.schema import check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -23,9 +23,8 @@ from typing import BinaryIO
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.settings import MAX_LINE_BYTES
-from pearl_qdrant.store.points import MAX_NAMES
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import MAX_NAMES, NamePoint
 
 MAX_CHARACTERS = 10_000
 """Maximum length of a mention. The longest real names, of chemicals and laboratory tests, have a few thousand."""

@@ -25,11 +25,10 @@ from pearl_qdrant.linking.state import Lifetime, LinkerState, encoder_of
 from pearl_qdrant.linking.workers import CHARACTERS_A_MENTION, Workers, annotate_job, characters_of, has_long, link_job
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.administration import check_complete
 from pearl_qdrant.store.open import open_default_store
-from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import check_complete
+from pearl_qdrant.store.schema import Manifest, entity_from_points
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

@@ -42,9 +42,9 @@ from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scored import CACHE_BYTES, MentionCache, ScoredMention, baseline_similarity
 from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.store.administration import incomplete_warnings
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
-from pearl_qdrant.store.verify import incomplete_warnings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

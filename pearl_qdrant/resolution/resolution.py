@@ -24,7 +24,7 @@ from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.resolution.names import NameRecord, free_id, key_of
 from pearl_qdrant.resolution.pairs.model import DECIDED, FOUNDED
-from pearl_qdrant.store.atomic import write_lines
+from pearl_qdrant.store.system import write_lines
 
 Verdict = Literal["same", "different"]
 

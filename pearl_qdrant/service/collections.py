@@ -25,11 +25,10 @@ from pearl_qdrant.service.observing import Metrics, facts
 from pearl_qdrant.service.queues import IsGone, Joiner, Lane, timed_encoder, timed_store
 from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
-from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
+from pearl_qdrant.store.administration import CollectionSummary, summarize_collections, unfinished_load
 from pearl_qdrant.store.open import location_of, open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import unfinished_load
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, SecretStr, ValidationError
 
 from pearl_qdrant.errors import OptionError, PearlQdrantError
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT
-from pearl_qdrant.store.open import is_url, location_of
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, is_url
+from pearl_qdrant.store.open import location_of
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765

@@ -1,7 +1,7 @@
 """Collections of named points in Qdrant: embedded (`edge`) or on a server (`server`), behind one protocol.
 
 `protocol.py` defines stores and collections, `search.py` and `hybrid.py` how both kinds search, `schema.py` points and
-manifests. `open.py` opens a store from a folder or a URL. `administration.py` and `verify.py` are the calls behind
+manifests. `open.py` opens a store from a folder or a URL. `administration.py` has the calls behind
 `pearl-qdrant collections`.
 """
 
@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from pearl_qdrant.store.administration import (
         CollectionDescription,
         CollectionSummary,
+        Problem,
+        Verification,
         delete_collection,
         describe_collection,
         finalize_collection,
         list_collections,
         summarize_collections,
+        verify_collection,
     )
     from pearl_qdrant.store.open import open_store, use_store
     from pearl_qdrant.store.protocol import Collection, Placement, Store
-    from pearl_qdrant.store.verify import Problem, Verification, verify_collection
 
 __all__ = [
     "Collection",

@@ -1,4 +1,4 @@
-"""List, summarize, describe, delete and finalize collections of a store.
+"""List, summarize, describe, check, delete and finalize collections of a store.
 
 `store` is an open store, a folder or a URL. None means PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
 folder. The key of a server is read from the environment.
@@ -6,23 +6,129 @@ folder. The key of a server is read from the environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from pearl_qdrant.errors import CollectionNotFoundError, StoreError, StoreLockedError, StoreUnavailableError
+from pearl_qdrant.errors import (
+    CollectionNotFoundError,
+    IncompleteError,
+    ManifestError,
+    ModelError,
+    ModelMismatchError,
+    StoreError,
+    StoreLockedError,
+    StoreUnavailableError,
+)
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Glance, Store
-from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import no_graph, unfinished_load
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 
-SHOWN_TYPES = 25
-"""Values of each type field in a description."""
+ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
 
 
-MAX_COUNTED_NAMES = 100_000
-"""Up to this many names of an unfinished load, the entities of an embedded collection are counted one by one."""
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem of a collection: which check found it, what is wrong, and what to do."""
+
+    kind: ProblemKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result of `verify_collection`: the exact number of points, and the problems found."""
+
+    collection: str
+    points: int
+    problems: tuple[Problem, ...]
+
+
+def verify_collection(name: str, *, store: StoreLike = None, model: str | None = None) -> Verification:
+    """Check a collection: its load, its counts, its graph and indexes, and its model, or the one given.
+    CollectionNotFoundError if there is none of that name.
+    """
+    with use_store(store) as opened, closing(opened.open(name, read_only=True)) as collection:
+        return Verification(name, collection.count(), tuple(find_problems(collection, model=model)))
+
+
+def unfinished_load(manifest: Manifest) -> str | None:
+    """What did not finish in a collection, and what to do; None if it is complete."""
+    if manifest.state == "ready" and not manifest.checkpoints:
+        return None
+    # An update keeps the counts of the last complete load, and removes its checkpoints.
+    what = "update" if manifest.names and not manifest.checkpoints else "load"
+    return f"its {what} did not finish. Run the same ingest command again; it resumes where it stopped."
+
+
+def no_graph(name: str) -> str:
+    """What the lack of a graph means, and what to do."""
+    return f"no graph yet, so search is exact but slow. Build it with: pearl-qdrant collections finalize {name}"
+
+
+def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
+    """Warnings for those who search: one for each collection that is not complete, in the given order."""
+    return tuple(
+        f"Collection '{one.name}' is incomplete, so answers may be missing or wrong: {problem}"
+        for one in collections
+        if (problem := unfinished_load(one.manifest)) is not None
+    )
+
+
+def check_ours(store: Store, name: str) -> None:
+    """Raise ManifestError if another program made the collection of that name: it is neither deleted nor replaced."""
+    if any(found.is_foreign for found in store.glance([name])):
+        raise ManifestError(name, "there is none")
+
+
+def check_complete(collections: Sequence[Collection]) -> None:
+    """Raise IncompleteError if a load or an update of one of them did not finish."""
+    if warnings := incomplete_warnings(collections):
+        raise IncompleteError([one.name for one in collections if unfinished_load(one.manifest)], warnings)
+
+
+def find_problems(collection: Collection, *, model: str | None = None) -> Iterator[Problem]:
+    """Yield the problems of an open collection; `model` as in `verify_collection`."""
+    manifest, status = collection.manifest, collection.status()
+    if (unfinished := unfinished_load(manifest)) is not None:
+        yield Problem("unfinished_load", unfinished)
+    elif status.points != manifest.names:
+        is_more = status.points > manifest.names
+        mend = "deletes what the base has not" if is_more else "writes what lacks"
+        yield Problem(
+            "wrong_count",
+            f"{status.points:,} points, but {manifest.names:,} names were written. The same ingest {mend}: "
+            f"pearl-qdrant ingest FILE {'--update ' if is_more else ''}--collection {collection.name} "
+            f"--model {manifest.model}",
+        )
+    if not status.is_finalized:
+        yield Problem("no_graph", no_graph(collection.name))
+    if missing := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
+        yield Problem(
+            "missing_indexes",
+            f"no payload index on {', '.join(missing)}, so filters are slow or refused. Make them with: "
+            f"pearl-qdrant collections finalize {collection.name}",
+        )
+    if (message := _model_problem(collection, model)) is not None:
+        yield Problem("model", message)
+
+
+def _model_problem(collection: Collection, model: str | None) -> str | None:
+    from pearl_qdrant.encoder.loading import load_encoder
+
+    manifest = collection.manifest
+    try:
+        encoder = load_encoder(model or manifest.model, device="cpu", pooling=manifest.pooling, prefix=manifest.prefix)
+        manifest.check_model(encoder.info)
+    except (ModelError, ModelMismatchError) as error:
+        return str(error)
+    return None
+
+
+SHOWN_TYPES = 25  # values of each type field in a description
+MAX_COUNTED_NAMES = 100_000  # of an unfinished load, up to which the entities of an embedded collection are counted
 
 SummaryState = Literal["ready", "no_graph", "unfinished", "unusable"]
 
@@ -53,7 +159,6 @@ class CollectionSummary:
     is_calibrated: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts as one flat JSON object."""
         return {
             "collection": self.name,
             "state": self.state,
@@ -69,10 +174,7 @@ class CollectionSummary:
 
 @dataclass(frozen=True, slots=True)
 class CollectionDescription:
-    """The facts about a collection: base, model and counts; points, graph and indexes.
-
-    `types` has points by value of each type field, `languages` names by language; the most frequent ones.
-    """
+    """The facts about a collection; `types` has points by value of each type field, `languages` names by language."""
 
     manifest: Manifest
     status: CollectionStatus
@@ -86,19 +188,10 @@ class CollectionDescription:
         return unfinished_load(self.manifest) or graph
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts as one flat JSON object, without inputs, checkpoints and the IDF table."""
-        status = self.status
-        return {
-            **self.manifest.model_dump(exclude={"format_version", "checkpoints", "ngram_rarity", "loaded"}),
-            "points": status.points,
-            "vectors": status.vectors,
-            "indexed_vectors": status.indexed_vectors,
-            "segments": status.segments,
-            "is_finalized": status.is_finalized,
-            "problem": self.problem,
-            "types": self.types,
-            "languages": self.languages,
-        }
+        status = asdict(self.status)
+        del status["payload_indexes"]
+        about = self.manifest.model_dump(exclude={"format_version", "checkpoints", "ngram_rarity", "loaded"})
+        return {**about, **status, "problem": self.problem, "types": self.types, "languages": self.languages}
 
 
 def list_collections(store: StoreLike = None) -> list[str]:
@@ -142,11 +235,11 @@ def _summarize(store: Store, glance: Glance) -> CollectionSummary | None:
     if summary.names and not unfinished:
         return summary
     try:
-        collection = store.open(glance.name, read_only=True)
-        try:
-            return _counted(summary, collection)
-        finally:
-            collection.close()
+        with closing(store.open(glance.name, read_only=True)) as collection:
+            names = collection.count()
+            # It would take too long to count the entities of a large embedded one.
+            is_fast = collection.is_remote or names <= MAX_COUNTED_NAMES
+            return replace(summary, names=names, entities=collection.count_entities() if is_fast else None)
     except StoreUnavailableError:
         raise
     except CollectionNotFoundError:
@@ -158,33 +251,15 @@ def _summarize(store: Store, glance: Glance) -> CollectionSummary | None:
         return replace(summary, state=state, problem=str(error), entities=None, names=None)
 
 
-def _counted(summary: CollectionSummary, collection: Collection) -> CollectionSummary:
-    """A summary with exact counts; without the entities where it would take too long to count them."""
-    names = collection.count()
-    is_fast = collection.is_remote or names <= MAX_COUNTED_NAMES
-    return replace(summary, names=names, entities=collection.count_entities() if is_fast else None)
-
-
 def describe_collection(name: str, *, store: StoreLike = None) -> CollectionDescription:
     """Return the facts about a collection; CollectionNotFoundError if there is none of that name."""
-    with use_store(store) as opened:
-        collection = opened.open(name, read_only=True)
-        try:
-            return CollectionDescription(
-                collection.manifest,
-                collection.status(),
-                collection.type_counts(limit=SHOWN_TYPES),
-                collection.language_counts(limit=SHOWN_TYPES),
-            )
-        finally:
-            collection.close()
+    with use_store(store) as opened, closing(opened.open(name, read_only=True)) as collection:
+        counts = collection.type_counts(limit=SHOWN_TYPES), collection.language_counts(limit=SHOWN_TYPES)
+        return CollectionDescription(collection.manifest, collection.status(), *counts)
 
 
 def delete_collection(name: str, *, store: StoreLike = None) -> None:
-    """Delete a collection with all its points, without a question.
-
-    CollectionNotFoundError if there is none of that name, StoreLockedError if an embedded one is open anywhere.
-    """
+    """Delete a collection without a question; CollectionNotFoundError, StoreLockedError if one is open (embedded)."""
     with use_store(store) as opened:
         opened.delete(name)
 
@@ -201,10 +276,6 @@ def finalize_collection(
     `wait_s` is as in `open_store`; `on_progress` is called from time to time with (vectors indexed, all vectors).
     CollectionNotFoundError if there is no collection of that name, StoreError if the graph cannot be built.
     """
-    with use_store(store, wait_s=wait_s) as opened:
-        collection = opened.open(name)
-        try:
-            collection.finalize(on_progress)
-            return collection.status()
-        finally:
-            collection.close()
+    with use_store(store, wait_s=wait_s) as opened, closing(opened.open(name)) as collection:
+        collection.finalize(on_progress)
+        return collection.status()

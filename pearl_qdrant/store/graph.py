@@ -18,17 +18,10 @@ from dataclasses import dataclass
 
 from pearl_qdrant.store.search import NameQuery
 
-M = 24
-"""Links of a name in the graph."""
-
-EF_CONSTRUCT = 200
-"""Candidates while the graph is built."""
-
-QUICK_EF = 64
-"""Candidates of a search for a mention's own name. If it is found, no other search is needed."""
-
-THOROUGH_EF = 384
-"""Candidates of a search that also finds names that are only near."""
+M = 24  # links of a name in the graph
+EF_CONSTRUCT = 200  # candidates while the graph is built
+QUICK_EF = 64  # candidates of a search for a mention's own name: if it is found, no other search is needed
+THOROUGH_EF = 384  # candidates of a search that also finds names that are only near
 
 FILTER_EF = 64
 """Candidates of a search under a filter. Measured with 571,000 names and the filter ORG (8 %), as recall@15 of mentions
@@ -39,28 +32,19 @@ FULL_SCAN_KB = 40_000
 """A filter that passes fewer KB of vectors than this (27,000 vectors of 384 dimensions) is searched exactly. With int8
 vectors that takes 2 ms, as long as the graph under a filter."""
 
-OVERSAMPLING = 2.0
-"""A search finds this many times the wanted points by quantised vectors, and scores these by the full vectors."""
+OVERSAMPLING = 2.0  # times the wanted points that quantised vectors find; these are scored by the full vectors
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
-    """Counts, graph and indexes of a collection.
-
-    Attributes:
-        points, segments: Exact numbers.
-        vectors: Points with a dense vector; the others are unencodable names.
-        indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
-        is_finalized: Whether the graph is built, or the collection is too small to need one.
-        payload_indexes: Indexed payload fields.
-    """
+    """Counts, graph and indexes of a collection; exact numbers."""
 
     points: int
-    vectors: int
-    indexed_vectors: int
+    vectors: int  # points with a dense vector; the others are unencodable names
+    indexed_vectors: int  # in an HNSW graph; the others are searched exactly
     segments: int
-    is_finalized: bool
-    payload_indexes: tuple[str, ...]
+    is_finalized: bool  # the graph is built, or the collection is too small to need one
+    payload_indexes: tuple[str, ...]  # indexed payload fields
 
 
 def candidates(query: NameQuery, *, is_filtered: bool) -> int:

@@ -48,8 +48,7 @@ from pearl_qdrant.store.search import (
 KEY_LIMITS = 2
 """Names requested by keys, as a multiple of those by n-grams: all entities of one name should be among them."""
 
-SLIP_LIMITS = 3
-"""Names requested by slips, as a multiple too."""
+SLIP_LIMITS = 3  # names requested by slips, as a multiple too
 
 WIDE_LIMITS = 20
 """Names requested by slips where none of the first is near. Without them 5 of 797 mentions with two slips are not
@@ -70,31 +69,22 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Mention:
-    """One mention of a batch, and the points found for it.
-
-    Attributes:
-        number, vector: Row of the query; (dim,), or None.
-        ngrams, keys, slips: Indices and values, or None; those of slips are made when they are searched.
-        by_vector, by_keys, by_slips, by_ngrams: Points found by them; but for the first without payloads, if there is
-            a vector.
-        rescored, vectorless: Points that only the others found, with dense scores, and those that have no vector.
-        scored: All points with a dense score that a server has sent so far, by id.
-        wanted, done: Ids of the points that keys, slips or n-grams found; of those that have a dense score, or no
-            vector. Reading an id converts it, which takes 2 us.
-    """
+    """One mention of a batch, and the points found for it; `number` is the row of the query."""
 
     number: int
-    vector: FloatArray | None
-    ngrams: tuple[UInt32Array, FloatArray] | None
+    vector: FloatArray | None  # (dim,)
+    ngrams: tuple[UInt32Array, FloatArray] | None  # indices and values
     keys: tuple[UInt32Array, FloatArray] | None = None
-    slips: SlipQuery | None = None
+    slips: SlipQuery | None = None  # made when they are searched
     by_vector: Sequence[EnginePoint] = ()
-    by_keys: Sequence[EnginePoint] = ()
+    by_keys: Sequence[EnginePoint] = ()  # this and the next two without payloads, if there is a vector
     by_slips: Sequence[EnginePoint] = ()
     by_ngrams: Sequence[EnginePoint] = ()
-    rescored: Sequence[_Found] = ()
-    vectorless: Sequence[_Found] = ()
-    scored: dict[PointId, EnginePoint] = field(default_factory=dict)
+    rescored: Sequence[_Found] = ()  # that only the others found, with dense scores
+    vectorless: Sequence[_Found] = ()  # of these, those that have no vector
+    scored: dict[PointId, EnginePoint] = field(default_factory=dict)  # all that a server has sent with dense scores
+    # Ids of the points that keys, slips or n-grams found; of those that have a dense score, or no vector. Reading an id
+    # converts it, which takes 2 us.
     wanted: set[PointId] = field(default_factory=set)
     done: set[PointId] = field(default_factory=set)
 
@@ -131,9 +121,8 @@ def search_hybrid(
     keys: SparseRows | None = None,
     slips: MakeSlipQuery | None = None,
 ) -> list[list[ScoredName]]:
-    """Find names near by dense vector, by keys, slips or n-grams.
-
-    Arguments, result and errors as for `protocol.Collection.search_hybrid`.
+    """Find names near by dense vector, by keys, slips or n-grams. Arguments, result and errors as for
+    `protocol.Collection.search_hybrid`.
     """
     check_vectors(vectors, engine.dim, limit)
     if lexical_limit < 1:
@@ -232,9 +221,8 @@ class _HybridSearcher:
         return answers[: ends[0]], answers[ends[0] : ends[1]]
 
     def _most_scored(self, query: NameQuery) -> int:
-        """How many points of a query come with a dense score: not all of a wide one, whose payloads take long.
-
-        It is one more than is wanted: with equal scores at the end it may find another point than the plain query.
+        """How many points of a query come with a dense score: not all of a wide one, whose payloads take long. It is
+        one more than is wanted: with equal scores at the end it may find another point than the plain query.
         """
         return min(query.limit, SLIP_LIMITS * self.lexical_limit) + 1
 
@@ -258,9 +246,8 @@ class _HybridSearcher:
         return [mention for mention in open_mentions if mention.number not in matched]
 
     def _search_widely(self, mentions: Sequence[_Mention]) -> set[int]:
-        """Look through many more names that slips may lead to, and keep those that are the mention's own name.
-
-        Returns the numbers of the mentions that have some.
+        """Look through many more names that slips may lead to, and keep those that are the mention's own name. Returns
+        the numbers of the mentions that have some.
         """
         most = self.engine.allowed(SLIP_LIMITS * self.lexical_limit)  # where slips found fewer, there are no more
         asking = [mention for mention in mentions if len(mention.by_slips) == most and mention.is_wide]
@@ -336,9 +323,8 @@ class _HybridSearcher:
         self._search_further_at_once(mention)
 
     def _search_further_at_once(self, mention: _Mention) -> None:
-        """Search for one mention by slips, by dense vector and by n-grams, in one request.
-
-        What is searched later with several requests does not count where slips lead to the mention's own name.
+        """Search for one mention by slips, by dense vector and by n-grams, in one request. What is searched later with
+        several requests does not count where slips lead to the mention's own name.
         """
         self._make_slips([mention])
         dense = [self._query_thoroughly(mention)] if mention.vector is not None else []

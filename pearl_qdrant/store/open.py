@@ -12,15 +12,6 @@ from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess, check_store_location, is_url, store_location
 from pearl_qdrant.store.protocol import Store
 
-__all__ = [
-    "StoreLike",
-    "is_url",
-    "location_of",
-    "open_default_store",
-    "open_store",
-    "use_store",
-]
-
 StoreLike = Store | str | os.PathLike[str] | Sequence[str] | None
 """An open store, a folder, a URL, the URLs of several nodes, or None for the store that the environment names."""
 
@@ -50,20 +41,13 @@ def open_store(
     location = _joined(location)
     check_store_location(location)
     if is_url(location):
-        from pearl_qdrant.store.retry import RetryPolicy
+        from pearl_qdrant.store.server.errors import RetryPolicy
         from pearl_qdrant.store.server.store import ServerStore
 
         retry = RetryPolicy() if wait_s is None else RetryPolicy.waiting(wait_s)
         access = access or ServerAccess()
-        return ServerStore.connect(
-            location,
-            api_key=api_key or access.api_key,
-            retry=retry,
-            timeout=timeout_s,
-            allow_plain_http=access.allow_plain_http,
-            ca_file=access.ca_file,
-            compress=access.compress,
-        )
+        access = replace(access, api_key=api_key or access.api_key)
+        return ServerStore.connect(location, access, retry=retry, timeout=timeout_s)
     from pearl_qdrant.store.edge.store import EdgeStore
 
     try:
@@ -100,7 +84,6 @@ def location_of(store: StoreLike) -> str:
 
 
 def _joined(location: str | Sequence[str]) -> str:
-    """A location as one text: several URLs with commas between."""
     return location if isinstance(location, str) else ",".join(location)
 
 

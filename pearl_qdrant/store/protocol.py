@@ -2,16 +2,21 @@
 
 There are two adapters: `edge` (Qdrant Edge, in this process, a folder) and `server` (a Qdrant server or cluster). Both
 pass the same tests of behaviour (tests/stores/test_store_behaviour.py).
+
+A collection has versions: several states behind one name, one of which is current. A version is built where nobody sees
+it, and one atomic change makes it current. The one before it stays until it is pruned. Readers that are open keep the
+version that they opened.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from heapq import merge
 from itertools import islice, product
 from typing import Literal, Protocol
@@ -22,8 +27,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.points import NameRows
-from pearl_qdrant.store.schema import FACET_FIELDS, LANGUAGE_FIELD, Checkpoint, Manifest, NamePoint, point_id
+from pearl_qdrant.store.schema import FACET_FIELDS, LANGUAGE_FIELD, Checkpoint, Manifest, NamePoint, NameRows, point_id
 from pearl_qdrant.store.search import (
     IsMatch,
     MakeSlipQuery,
@@ -34,7 +38,49 @@ from pearl_qdrant.store.search import (
     keep_valid,
     search_dense,
 )
-from pearl_qdrant.store.versions import Versions
+
+PLAIN = ""  # the id of the version that is the collection itself, as a load makes it
+
+Maker = Literal["load", "push", "pull", "reencode"]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMark:
+    """What a version says of itself, beside its manifest."""
+
+    id: str = PLAIN
+    collection: str = ""
+    made_by: Maker = "load"
+    is_complete: bool = False  # built and checked; else it is a leftover, unless a call builds it now
+    replaced: str | None = None  # id of the version that it took the place of
+    number: int = 0  # how often another version had become current when this one did last
+    placement: tuple[int | None, ...] = ()  # as a cluster was told: shards, replicas, write consistency
+    is_damaged: bool = False  # it cannot be read, so that nobody knows what the version is
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a collection; the current one is what opening the collection opens."""
+
+    mark: VersionMark
+    is_current: bool
+    manifest: Manifest | None
+
+    @property
+    def id(self) -> str:
+        return self.mark.id
+
+
+def placement_of(placement: Placement | None) -> tuple[int | None, ...]:
+    """The placement as a mark has it."""
+    given = () if placement is None else astuple(placement)
+    return given if any(given) else ()
+
+
+def new_version() -> str:
+    """An id that no other version has."""
+    return os.urandom(6).hex()
+
 
 CheckState = Literal["ok", "note", "fail"]
 
@@ -49,9 +95,8 @@ class Check:
 
 
 class Writer(Protocol):
-    """A bulk load into one collection. A context manager: leaving it waits for the last write.
-
-    Leaving it by an exception drops points that are not written yet; acknowledged ones stay.
+    """A bulk load into one collection. A context manager: leaving it waits for the last write. Leaving it by an
+    exception drops points that are not written yet; acknowledged ones stay.
     """
 
     def __enter__(self) -> Writer: ...
@@ -59,16 +104,10 @@ class Writer(Protocol):
     def __exit__(self, *exc_info: object) -> None: ...
 
     def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Write points; may return before they are stored.
+        """Write n points with vectors (n, dim), L2-normalised; may return before they are stored.
 
-        Args:
-            points: n points.
-            vectors: (n, dim), L2-normalised.
-            encodable: (n,); a point with False is stored without a dense vector.
-
-        Raises:
-            InvalidPointError: If a vector is NaN, zero or has another width, or a text is not valid Unicode.
-            StoreError: If this or an earlier write failed.
+        Points that are not `encodable`, (n,), are stored without a dense vector. InvalidPointError if a vector is NaN,
+        zero or has another width, or a text is not valid Unicode; StoreError if this or an earlier write failed.
         """
         ...
 
@@ -78,10 +117,8 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PointFilter:
-    """Which points pass: all conditions that are not empty must hold. All values are valid Unicode.
-
-    The point has one of these ids, names and types (`NamePoint.filter_types`), and one of these languages, or none is
-    stated for its name.
+    """Which points pass: all conditions that are not empty must hold. All values are valid Unicode. `types` are
+    `NamePoint.filter_types`; a name for which no language is stated passes any `languages`.
     """
 
     entity_ids: tuple[str, ...] = ()
@@ -90,13 +127,7 @@ class PointFilter:
     languages: tuple[str, ...] = ()
 
 
-_NO_SINGLE_LANGUAGE = ("mul", "und", "zxx")
-"""ISO 639 codes of names that are of several languages, of an unknown one and of none."""
-
-
-def _with_any(languages: Sequence[str]) -> tuple[str, ...]:
-    """The values that pass a filter by language; empty for no filter."""
-    return (*keep_valid(languages), *_NO_SINGLE_LANGUAGE) if languages else ()
+_NO_SINGLE_LANGUAGE = ("mul", "und", "zxx")  # ISO 639 codes of several languages, of an unknown one and of none
 
 
 class Collection(ABC):
@@ -126,10 +157,7 @@ class Collection(ABC):
         return None
 
     def editing(self) -> AbstractContextManager[None]:
-        """Make several changes one for those who read an embedded collection: they see them when the block ends.
-
-        Blocks may be within others. Outside of one, each change is a block of its own. On a server it does nothing.
-        """
+        """Let those who read an embedded collection see all changes of a block when it ends; blocks may be nested."""
         return nullcontext()
 
     @abstractmethod
@@ -150,17 +178,11 @@ class Collection(ABC):
 
     @abstractmethod
     def read_ledger(self) -> Iterator[bytes]:
-        """Yield the lines of the ledger of learned names, in the order in which they were appended.
-
-        The ledger belongs to the name of the collection: it stays where the collection is deleted to be made again.
-        """
+        """Yield the lines of the ledger of learned names, in their order; it belongs to the collection's name."""
 
     @abstractmethod
     def append_ledger(self, lines: Sequence[bytes]) -> None:
-        """Append lines to the ledger, without their ends; on return they are stored durably.
-
-        Lines of a call that fails, or of a process that dies, may be there in part; the reader must expect it.
-        """
+        """Append lines, without their ends, to the ledger; stored on return. After a failure some may be there."""
 
     @abstractmethod
     def writer(self) -> Writer:
@@ -180,17 +202,11 @@ class Collection(ABC):
                 in `predicted_type`. Empty: no filter.
 
         Returns:
-            q lists.
-
-        Raises:
-            ValueError: If the vectors have another width or are not finite, or `limit` is not positive.
-            StoreRejectedError: If the server's strict mode does not allow a query for `limit` points.
+            q lists. ValueError if the vectors have another width or are not finite, or `limit` is not positive;
+            StoreRejectedError if the server's strict mode does not allow a query for `limit` points.
         """
-        self._check_open()
-        valid_types = keep_valid(types)
-        if types and not valid_types:
-            return [[] for _ in range(len(vectors))]
-        return search_dense(self._engine(PointFilter(types=tuple(valid_types)), limit), vectors, limit=limit)
+        wanted = self._filter_of(types)
+        return search_dense(self._engine(wanted, limit), vectors, limit=limit) if wanted else [[] for _ in vectors]
 
     def search_hybrid(
         self,
@@ -223,20 +239,15 @@ class Collection(ABC):
                 for at most 3 x `lexical_limit` names.
 
         Returns:
-            q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last.
-            Equal scores are ordered by point id.
-
-        Raises:
-            ValueError: If vectors and rows do not pair up, have another width or are not finite, or a limit is not
-                positive.
+            q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last. Equal
+            scores are ordered by point id. ValueError as for `search`, or if vectors and rows do not pair up.
         """
-        self._check_open()
-        valid_types = keep_valid(types)
-        if types and not valid_types:
-            return [[] for _ in range(len(vectors))]
+        wanted = self._filter_of(types, languages)
+        if wanted is None:
+            return [[] for _ in vectors]
         return search_hybrid(
             # The caller wants `lexical_limit` names. `limit` is a little larger, and is cut to what is allowed.
-            self._engine(PointFilter(types=tuple(valid_types), languages=_with_any(languages)), lexical_limit),
+            self._engine(wanted, lexical_limit),
             vectors,
             lexical,
             limit=limit,
@@ -255,28 +266,30 @@ class Collection(ABC):
         languages: Sequence[str] = (),
         limit: int,
     ) -> list[NamePoint]:
-        """Find points by exact entity id or exact name (at least one must be given), ordered by point id.
-
-        `types` and `languages` are those of `search_hybrid`.
-
-        Raises:
-            ValueError: If neither is given, or `limit` is not positive.
+        """Find points by exact entity id or exact name, ordered by point id; ValueError if neither is given. `types`
+        and `languages` are those of `search_hybrid`.
         """
         if not entity_ids and not names:
             raise ValueError("find needs entity_ids or names")
         check_limit(limit)
-        self._check_open()
-        valid_types = tuple(keep_valid(types))
-        if types and not valid_types:
+        wanted = self._filter_of(types, languages)
+        if wanted is None:
             return []
         page = min(limit, self._page_size)
         # A condition takes a limited number of values: one filter for each pair of parts. If no id or no name is
         # valid, there is no part, so no filter, and nothing is found.
         pages = [
-            self._scroll(PointFilter(id_part, name_part, valid_types, _with_any(languages)), page)
+            self._scroll(replace(wanted, entity_ids=id_part, names=name_part), page)
             for id_part, name_part in product(self._cut(entity_ids), self._cut(names))
         ]
         return list(islice(merge(*pages, key=lambda point: point.id), limit))
+
+    def _filter_of(self, types: Sequence[str], languages: Sequence[str] = ()) -> PointFilter | None:
+        """The filter by type and language of an open collection; None if no point can have one of the types."""
+        self._check_open()
+        valid = tuple(keep_valid(types))
+        any_language = (*keep_valid(languages), *_NO_SINGLE_LANGUAGE) if languages else ()
+        return PointFilter(types=valid, languages=any_language) if valid or not types else None
 
     def get(self, ids: Sequence[str]) -> dict[str, NamePoint]:
         """Return points by id; missing ones are left out."""
@@ -319,10 +332,7 @@ class Collection(ABC):
         """Return the exact number of points with a canonical name: one for each entity."""
 
     def type_counts(self, limit: int = 1000) -> dict[str, dict[str, int]]:
-        """Count points by value of each type field: {"types": {"ORG": 12}, "kb_types": ..., "predicted_type": ...}.
-
-        A server may allow fewer values than `limit`: then only the most frequent ones are returned.
-        """
+        """Count points by value of each type field, the most frequent ones: {"types": {"ORG": 12}, "kb_types": ...}."""
         return {field: self._count_values(field, limit) for field in FACET_FIELDS}
 
     def language_counts(self, limit: int = 1000) -> dict[str, int]:
@@ -348,10 +358,7 @@ class Collection(ABC):
 
     @abstractmethod
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Build the HNSW graph; `on_progress` is called with (vectors indexed, all vectors).
-
-        Before, search is exact; meanwhile it is never wrong.
-        """
+        """Build the HNSW graph; `on_progress` is called with (vectors indexed, all). Before, search is exact."""
 
     @abstractmethod
     def status(self) -> CollectionStatus: ...
@@ -365,7 +372,7 @@ class Collection(ABC):
 
     @abstractmethod
     def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
-        """Return the engine for searches for `n_wanted` points; StoreRejectedError if these are too many."""
+        """The engine for searches for `n_wanted` points; StoreRejectedError if these are too many."""
 
     @abstractmethod
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
@@ -406,11 +413,8 @@ class Collection(ABC):
 class Glance:
     """What is known of a collection without opening it.
 
-    Attributes:
-        manifest, problem: Its manifest, or why it has no usable one.
-        has_graph: Whether the graph is built, or not needed, by the counts of the manifest.
-        is_foreign: Whether there is no manifest because another program made the collection.
-        writer: The other process that has it open for writing; None if none has, or it is not known (server).
+    Its manifest, or the `problem` why it has no usable one; by its counts, whether the graph is built or not needed;
+    `is_foreign` if another program made it; and the other process that has it open for writing (embedded).
     """
 
     name: str
@@ -423,17 +427,11 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How a cluster distributes a collection; None: the server's default.
-
-    Attributes:
-        shards: Parts of the collection; by default one for each node.
-        replicas: Copies of each part; by default 1, unless the server is configured otherwise.
-        write_consistency: Replicas that must have a write before it is acknowledged; by default 1.
-    """
+    """How a cluster distributes a collection; None: the server's default, mostly 1, and one shard for each node."""
 
     shards: int | None = None
-    replicas: int | None = None
-    write_consistency: int | None = None
+    replicas: int | None = None  # copies of each shard
+    write_consistency: int | None = None  # replicas that must have a write before it is acknowledged
 
     def __post_init__(self) -> None:
         given = [number for number in (self.shards, self.replicas, self.write_consistency) if number is not None]
@@ -449,11 +447,6 @@ class Store(Protocol):
         """Folder or URL, without any key."""
         ...
 
-    @property
-    def versions(self) -> Versions:
-        """The versions of its collections, hidden ones too."""
-        ...
-
     def collections(self) -> list[str]:
         """Return the names, sorted."""
         ...
@@ -462,32 +455,52 @@ class Store(Protocol):
         """Look at collections without opening them, also while another process has them open; missing are left out."""
         ...
 
-    def create(self, manifest: Manifest, placement: Placement | None = None) -> Collection:
-        """Create `manifest.collection` with its payload indexes, and open it.
+    def versions(self, name: str) -> list[Version]:
+        """Return all versions of a collection, the current one first, hidden and incomplete ones too."""
+        ...
 
-        Raises:
-            CollectionExistsError: If a collection of that name exists.
-            SettingsError: If this kind of store has no shards or replicas, and `placement` is given.
+    def create(
+        self,
+        manifest: Manifest,
+        placement: Placement | None = None,
+        *,
+        version: str | None = None,
+        made_by: Maker = "load",
+    ) -> Collection:
+        """Create `manifest.collection`, or a hidden version of it, with its payload indexes, and open it.
+        CollectionExistsError if it exists, SettingsError if this store has no shards, and `placement` is given.
         """
         ...
 
-    def open(self, name: str, *, read_only: bool = False) -> Collection:
-        """Open a collection.
+    def open(self, name: str, *, version: str | None = None, read_only: bool = False) -> Collection:
+        """Open the current version of a collection, or another one.
 
         Read-only, an embedded one is opened as it was committed last, beside a process that writes it, and refuses
-        changes (`ReadOnlyError`); a server knows no such opening.
-
-        Raises:
-            CollectionNotFoundError: If there is no collection of that name.
-            ManifestError: If it was not made by pearl-qdrant.
-            StoreLockedError: If another process has it open for writing (embedded store).
+        changes (`ReadOnlyError`); a server knows no such opening. CollectionNotFoundError, ManifestError if it was not
+        made by pearl-qdrant, StoreLockedError if another process has it open for writing (embedded).
         """
         ...
 
-    def delete(self, name: str, *, keep_ledger: bool = False) -> None:
-        """Delete a collection with all its data, even one without a manifest; CollectionNotFoundError if there is none.
+    def moving(self, name: str, *, wait_s: float) -> AbstractContextManager[Collection]:
+        """Hold all writers of the current version back, and open it, until the block ends; readers go on.
+
+        Embedded, it is the lock of the collection: StoreLockedError if another process, or this one, has it open for
+        writing after `wait_s`. On a server, writers wait after each write until they know whether it counts, and repeat
+        it if it does not; StoreError if somebody else moves it.
+        """
+        ...
+
+    def switch(self, name: str, version: str) -> None:
+        """Make a version the current one, atomically; the one before it stays. An embedded version is closed, and the
+        caller is in `moving`, if there is a current version.
+        """
+        ...
+
+    def delete(self, name: str, *, version: str | None = None, keep_ledger: bool = False) -> None:
+        """Delete a collection with all its versions, even one without a manifest; or a version that is not current.
 
         With `keep_ledger`, a collection of that name that is made later has its ledger of learned names again.
+        CollectionNotFoundError if there is none, StoreLockedError if it is open for writing (embedded).
         """
         ...
 

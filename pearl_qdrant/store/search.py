@@ -20,12 +20,8 @@ from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import UInt32Array
 from pearl_qdrant.store.schema import NamePoint
 
-BATCH_QUERIES = 64
-"""Queries in one request: enough to hide a round trip, few enough to avoid a time-out."""
-
-BATCH_MENTIONS = 8
-"""Mentions that an embedded store searches together. Batches of 16 link no more mentions a second."""
-
+BATCH_QUERIES = 64  # queries in one request: enough to hide a round trip, few enough to avoid a time-out
+BATCH_MENTIONS = 8  # mentions that an embedded store searches together. Batches of 16 link no more mentions a second
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _MORE = 4  # times the points where a tie reaches over the end
@@ -33,9 +29,8 @@ _MAX_TIES = 1000  # points of one score that are ordered at the end of a result
 
 
 class ScoredName(NamedTuple):
-    """A point found by search, with its cosine to the query vector, in [-1, 1].
-
-    Without a dense vector of the name or the query, there is no score (only from `Collection.search_hybrid`).
+    """A point found by search, with its cosine to the query vector, in [-1, 1]. Without a dense vector of the name or
+    the query, there is no score (only from `Collection.search_hybrid`).
     """
 
     point: NamePoint
@@ -68,52 +63,37 @@ class EnginePoint(ScoredPoint, Protocol):
 class NameQuery(NamedTuple):
     """One query of a batch: by dense vector, or by n-grams.
 
-    Attributes:
-        limit: Return at most this many points.
-        vector: (dim,), not zero; None searches by `lexical`.
-        lexical: Indices and values, not empty.
-        scored_by: (dim,); on a server, what `lexical` finds is scored by this vector at full precision, and points
-            without a dense vector are left out.
-        ids: Search only these points, by ids as the engine returned them. `vector` is then compared with the vectors
-            at full precision, and the type filter does not apply.
-        has_payload: Whether payloads are returned.
-        is_thorough: Whether the search in the graph also finds names that are merely near. If not, it is faster and
-            finds the mention's own name.
+    With `ids`, as the engine returned them, only these points are searched; `vector` is then compared with the vectors
+    at full precision, and the type filter does not apply. On a server, what `lexical` finds is scored by `scored_by` at
+    full precision, and points without a dense vector are left out. A search in the graph that is not thorough is
+    faster, and finds the mention's own name, but not all names that are merely near.
     """
 
     limit: int
-    vector: FloatArray | None = None
-    lexical: tuple[UInt32Array, FloatArray] | None = None
-    scored_by: FloatArray | None = None
+    vector: FloatArray | None = None  # (dim,), not zero; None searches by `lexical`
+    lexical: tuple[UInt32Array, FloatArray] | None = None  # indices and values, not empty
+    scored_by: FloatArray | None = None  # (dim,)
     ids: frozenset[PointId] | None = None
     has_payload: bool = True
     is_thorough: bool = False
 
 
-IsNear = Callable[[NamePoint], bool]
-"""Whether a name is near the query's own."""
+IsNear = Callable[[NamePoint], bool]  # whether a name is near the query's own
 
 
 @dataclass(frozen=True, slots=True)
 class SlipQuery:
-    """A search for the names that a mention may be a slip of, by their features (`lexical.keys.slip_features`).
+    """A search for the names that a mention may be a slip of, by their features (`lexical.keys.slip_features`)."""
 
-    Attributes:
-        indices: (f,), features that such names have, ascending.
-        values: (f,), > 0.
-        is_near: Many more names are looked through unless this is true for one of the first; None: never.
-    """
-
-    indices: UInt32Array
-    values: FloatArray
-    is_near: IsNear | None = None
+    indices: UInt32Array  # (f,), features that such names have, ascending
+    values: FloatArray  # (f,), > 0
+    is_near: IsNear | None = None  # unless it is true for one of the first, many more names are looked through
 
 
 IsMatch = Callable[[int, NamePoint], bool]
 """Takes the row of a query and a name; whether the name is so much the query's own that no other search is needed."""
 
-MakeSlipQuery = Callable[[int], SlipQuery | None]
-"""Takes the row of a query; None where nothing is to be searched."""
+MakeSlipQuery = Callable[[int], SlipQuery | None]  # takes the row of a query; None where nothing is to be searched
 
 
 RunQueries = Callable[[Sequence[NameQuery]], "Sequence[Sequence[EnginePoint]]"]
@@ -126,27 +106,16 @@ MapBatches = Callable[[SearchBatch, Sequence[range]], "Iterable[list[list[Scored
 
 @dataclass(frozen=True, slots=True)
 class SearchEngine:
-    """One collection as the shared searches see it, under one type filter.
+    """One collection as the shared searches see it, under one type filter."""
 
-    Attributes:
-        run: One call of the engine.
-        read: Turns a payload into a point.
-        dim: Width of the collection's vectors.
-        max_points: The most points that one query may request; None: any number.
-        max_ids: The most ids that one query may name; None: any number.
-        batch_mentions: Mentions of a hybrid search in one call of the engine.
-        map_batches: Runs the batches of a hybrid search, in order.
-        is_remote: Whether a call of the engine is a request over a network.
-    """
-
-    run: RunQueries
-    read: Callable[[Any], NamePoint]
+    run: RunQueries  # one call of the engine
+    read: Callable[[Any], NamePoint]  # of a payload
     dim: int
-    max_points: int | None = None
-    max_ids: int | None = None
-    batch_mentions: int = BATCH_MENTIONS
-    map_batches: MapBatches = map
-    is_remote: bool = False
+    max_points: int | None = None  # that one query may request
+    max_ids: int | None = None  # that one query may name
+    batch_mentions: int = BATCH_MENTIONS  # of a hybrid search in one call of the engine
+    map_batches: MapBatches = map  # in order
+    is_remote: bool = False  # a call of the engine is a request over a network
 
     def allowed(self, limit: int) -> int:
         """A number of points, cut to what one query may request."""

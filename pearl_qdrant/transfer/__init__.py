@@ -5,17 +5,18 @@
     push_collection("umls", to="http://localhost:6333")
     reencode_collection("umls", model="models/mine")
 
-What is built is hidden until it is complete and checked; then one change makes it current (`store/versions.py`).
+What is built is hidden until it is complete and checked; then one change makes it current (`store/protocol.py`).
 `names.py` brings what lacks; `moving.py` copies, by the finished shard of a server where that can be taken;
-`reencoding.py` encodes again, and `everyday.py` compares models.
+`reencoding.py` encodes again, and compares models.
 """
 
 from __future__ import annotations
 
-from pearl_qdrant.transfer.everyday import EverydayChange, EverydayKind
 from pearl_qdrant.transfer.moving import TransferResult, prune_collection, pull_collection, push_collection
 from pearl_qdrant.transfer.reencoding import (
     EVERYDAY_MENTIONS,
+    EverydayChange,
+    EverydayKind,
     ReencodeResult,
     reencode_collection,
     rollback_collection,

@@ -26,11 +26,11 @@ from pearl_qdrant.errors import (
     StoreRejectedError,
     StoreUnavailableError,
 )
-from pearl_qdrant.store.open import StoreLike, is_url, use_store
-from pearl_qdrant.store.protocol import Collection, Placement, Store
+from pearl_qdrant.settings import is_url
+from pearl_qdrant.store.administration import check_complete, check_ours
+from pearl_qdrant.store.open import StoreLike, use_store
+from pearl_qdrant.store.protocol import PLAIN, Collection, Maker, Placement, Store, Version, new_version, placement_of
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import check_complete, check_ours
-from pearl_qdrant.store.versions import PLAIN, Maker, Version, VersionMark, new_version, placement_of
 from pearl_qdrant.transfer.names import NameSample, OnProgress, no_progress, stream_names
 
 if TYPE_CHECKING:
@@ -39,11 +39,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MOVE_WAIT_S = 10.0
-"""How long a switch waits for a writer of an embedded collection, in seconds."""
+MOVE_WAIT_S = 10.0  # how long a switch waits for a writer of an embedded collection
 
-_HEALING = (StoreUnavailableError, ShardUnavailableError, StoreFullError)
-"""After these errors the same call goes on where it ended."""
+_HEALING = (StoreUnavailableError, ShardUnavailableError, StoreFullError)  # then the same call goes on
 
 Way = Literal["auto", "snapshot", "stream"]
 """How a collection is pulled: as its finished shard, as points with their vectors, or the first where it can."""
@@ -75,7 +73,6 @@ class TransferResult:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts as one flat JSON object."""
         return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
@@ -93,13 +90,8 @@ def push_collection(
 
     Names travel with their vectors, several requests at a time, and the server builds the graph once, at the end. It is
     built hidden, checked, and then visible at once. If the call is killed, or the server goes away, the same call goes
-    on: what is there is not sent again.
-
-    Args:
-        name, store: The collection, and the store that has it.
-        to: URL of the server, or another store.
-        placement: How a cluster distributes it.
-        replace, wait_s, on_progress: As for `pull_collection`, which also says what is raised.
+    on: what is there is not sent again. `placement` says how a cluster distributes it; all else is as for
+    `pull_collection`.
     """
     with use_store(store, wait_s=wait_s) as source, use_store(to, wait_s=wait_s) as target:
         return _Transfer(name, source, target, "push", replace, on_progress, placement).run()
@@ -173,9 +165,8 @@ class _Transfer:
             if replaced and not self.replace:
                 raise CollectionExistsError(self.name, option="replace")
             way, reason, names, sent, checked = self._build(source)
-        seconds = time.perf_counter() - start
-        places = self.source.location, self.target.location
-        return TransferResult(self.name, *places, way, reason, names, sent, checked, replaced, seconds)
+        facts = way, reason, names, sent, checked, replaced, time.perf_counter() - start
+        return TransferResult(self.name, self.source.location, self.target.location, *facts)
 
     def _build(self, source: Collection) -> tuple[Literal["snapshot", "stream"], str, int, int, int]:
         """Build a version, check it, and make it current: way, reason, names, and how many were sent and checked."""
@@ -189,27 +180,23 @@ class _Transfer:
         if self.way == "snapshot":
             why = reason or "it does not come from a server to an embedded store"
             raise OptionError("way", f"Collection '{self.name}' cannot move as a snapshot: {why}. Stream it.")
-        begun = _begun(source.manifest).as_created()
+        begun, sample = _begun(source.manifest).as_created(), NameSample(random.Random(0))
         left = self._take_leftover(begun)
         version = left or new_version()
         with self._removed_unless_healing(version):
-            versions, place = self.target.versions, self.placement
             if left is not None:
-                opened = versions.open(self.name, left)
+                opened = self.target.open(self.name, version=left)
             else:
-                opened = versions.create(begun, version=version, made_by=self.made_by, placement=place)
+                opened = self.target.create(begun, self.placement, version=version, made_by=self.made_by)
             with closing(opened) as target:
-                sample = NameSample(random.Random(0))
                 names, sent = stream_names(source, target, sample=sample, on_progress=self.on_progress)
-                layout = {"has_plain_payloads": target.manifest.has_plain_payloads, "checkpoints": ()}
-                manifest = source.manifest.model_copy(update=layout)
-                checked = self._finish(source, target, manifest, version, names, sample)
+                checked = self._finish(source, target, version, names, sample)
         return "stream", reason, names, sent, checked
 
     def _take_leftover(self, begun: Manifest) -> str | None:
         """Return the hidden version that the same transfer left when it ended early, and delete others of its kind."""
         found = None
-        for version in self.target.versions.list(self.name):
+        for version in self.target.versions(self.name):
             mark, manifest = version.mark, version.manifest
             if mark.is_complete or mark.is_damaged or mark.made_by not in ("push", "pull") or version.is_current:
                 continue
@@ -217,50 +204,36 @@ class _Transfer:
             if found is None and is_same and manifest is not None and _begun(manifest) == begun:
                 found = version.id
             else:
-                self.target.versions.delete(self.name, version.id)
+                self.target.delete(self.name, version=version.id)
         return found
 
     def _move_shard(self, source: Collection) -> tuple[int, int]:
         """Take the finished shard of a server: names, and how many were checked. Raises _NoSnapshotError."""
         self._take_leftover(source.manifest)  # nothing goes on there
-        version = new_version()
-        total = source.count()
+        version, total, sample = new_version(), source.count(), NameSample(random.Random(0))
         self.on_progress(0, total)
         with self._removed_unless_healing(version), closing(self._make_shard(source, version)) as target:
             self.on_progress(total, total)
-            sample = NameSample(random.Random(0))
             for rows in source.scroll_rows():
                 sample.take(rows)
                 if len(rows.points) and sample.is_full:
                     break
-            manifest = source.manifest.model_copy(update={"has_plain_payloads": True, "checkpoints": ()})
-            return total, self._finish(source, target, manifest, version, total, sample)
+            return total, self._finish(source, target, version, total, sample)
 
     def _make_shard(self, opened: Collection, version: str) -> Collection:
-        """Make a hidden version of an embedded store from the shard of a server."""
         from pearl_qdrant.store.edge.content import IndexState
-        from pearl_qdrant.store.edge.shard import edge_errors
-        from pearl_qdrant.store.server.snapshots import download_shard, only_shard
 
-        source, target = cast("ServerCollection", opened), cast("EdgeStore", self.target)
-        status = source.status()
+        source, target, status = cast("ServerCollection", opened), cast("EdgeStore", self.target), opened.status()
         if not status.is_finalized:
             raise _NoSnapshotError("its graph is not built")
         changed = {"has_plain_payloads": True, "checkpoints": (), "state": "loading"}
         manifest = source.manifest.model_copy(update=changed)
         try:
-            with edge_errors(self.name, "creating it"), target.temporary_folder() as work:
-                snapshot = work / "shard.snapshot"
-                shard = only_shard(source.connection, source.physical)
-                download_shard(source.connection, source.physical, shard, snapshot)
-                mark = VersionMark(version, self.name, "pull")
-                return target.versions.adopt(snapshot, manifest, IndexState(status.vectors), mark)
+            return target.adopt(source, version, manifest, IndexState(status.vectors))
         except (StoreRejectedError, StoreUnavailableError) as error:  # one that fails at this may do all else
             raise _NoSnapshotError(str(error)) from error
 
-    def _finish(
-        self, source: Collection, target: Collection, manifest: Manifest, version: str, names: int, sample: NameSample
-    ) -> int:
+    def _finish(self, source: Collection, target: Collection, version: str, names: int, sample: NameSample) -> int:
         """Check a version, write its manifest and what was learned, and make it current."""
         there, now = target.count(), source.count()
         if not names == there == now:
@@ -269,6 +242,8 @@ class _Transfer:
                 f"source has {now:,} now. Nothing was changed in the target. Run the same command again while nobody "
                 f"writes to the source."
             )
+        layout = {"has_plain_payloads": target.manifest.has_plain_payloads, "checkpoints": ()}
+        manifest = source.manifest.model_copy(update=layout)
         target.write_manifest(manifest)
         if target.read_manifest() != manifest:
             raise StoreError(f"Collection '{self.name}' was not moved: the target does not store its manifest.")
@@ -278,11 +253,11 @@ class _Transfer:
             target.append_ledger(lines)
         target.close()
         is_there = self.name in self.target.collections()
-        moving = self.target.versions.moving(self.name, wait_s=MOVE_WAIT_S) if is_there else nullcontext()
+        moving = self.target.moving(self.name, wait_s=MOVE_WAIT_S) if is_there else nullcontext()
         with moving:
             if is_there and not self.replace:
                 raise CollectionExistsError(self.name, option="replace")
-            self.target.versions.switch(self.name, version)
+            self.target.switch(self.name, version)
         return checked
 
     @contextmanager
@@ -293,7 +268,7 @@ class _Transfer:
         except Exception as error:
             if not isinstance(error, _HEALING):
                 with suppress(PearlQdrantError, ValueError):
-                    self.target.versions.delete(self.name, version)
+                    self.target.delete(self.name, version=version)
             raise
 
 
@@ -309,19 +284,17 @@ def prune_collection(name: str, *, store: StoreLike = None) -> int:
     that still have an older version open on a server get errors: let them reload first. Leftovers of calls that died
     are deleted, too, and what a call builds at the moment. `store` is as for `pull_collection`.
 
-    Raises:
-        CollectionNotFoundError: If there is no collection of that name.
-        StoreLockedError: If an older version is open for writing (embedded store).
-        StoreError: If a version cannot be deleted, or it is not known which one is current. Then nothing is deleted.
+    CollectionNotFoundError if there is none of that name, StoreLockedError if an older version is open for writing
+    (embedded), StoreError if it is not known which one is current. Then nothing is deleted.
     """
     with use_store(store) as opened:
-        versions = opened.versions.list(name)
+        versions = opened.versions(name)
         if not versions:
             raise CollectionNotFoundError(name, opened.collections())
         number = _current_number(name, opened, versions[0])
         others = [version for version in versions if not (version.is_current or _is_kept(version, name, number))]
         for version in sorted(others, key=lambda one: one.id == PLAIN):  # on a server, the last one frees the name
-            opened.versions.delete(name, version.id)
+            opened.delete(name, version=version.id)
         return len(others)
 
 

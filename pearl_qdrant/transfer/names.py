@@ -20,29 +20,19 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store.points import NameRows, is_same_point, predicted_types
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.schema import NamePoint, NameRows, is_same_point, predicted_types
 
-WINDOW = 4096
-"""Names encoded together: enough to sort by length with little padding, and 0.3 to 1.5 s between two reports."""
-
-BULK_NAMES = 2000
-"""More missing names than these are loaded, fewer are written like an edit."""
-
-FLUSH_EVERY = 65_536
-"""Names between two flushes: what a killed pass loses at most, with the window that was being encoded."""
-
-SAMPLE = 100
-"""Names that are compared: enough to find a wrong layout, model or index; 0.1 s."""
-
+WINDOW = 4096  # names encoded together: little padding when sorted by length, 0.3 to 1.5 s between two reports
+BULK_NAMES = 2000  # more missing names than these are loaded, fewer are written like an edit
+FLUSH_EVERY = 65_536  # names between two flushes: what a killed pass loses at most, with the window being encoded
+SAMPLE = 100  # names that are compared: enough to find a wrong layout, model or index; 0.1 s
 _ID_BYTES = 16
-_DIGITS = 12  # of a popularity: a store may change the last ones (`store.points.is_same_point`)
+_DIGITS = 12  # of a popularity: a store may change the last ones (`store.schema.is_same_point`)
 _SCORE_TOLERANCE = 1e-3  # of a cosine; vectors lose some digits as JSON, and graphs are built anew
 _AGREEING = 0.95  # share of searches that must agree: in two graphs, a few of the nearest names differ
 
-OnProgress = Callable[[int, int], None]
-"""Called with (names moved, all names)."""
+OnProgress = Callable[[int, int], None]  # called with (names moved, all names)
 
 
 def no_progress(done: int, total: int) -> None:
@@ -61,14 +51,12 @@ class Inventory:
 
     @classmethod
     def of(cls, collection: Collection) -> Inventory:
-        """Read all points of a collection."""
         inventory = cls()
         for point in collection.scroll():
             inventory.add(point)
         return inventory
 
     def add(self, point: NamePoint) -> None:
-        """Add a point, in the order of their ids."""
         self._ids += uuid.UUID(point.id).bytes
         self._digests.append(digest_of(point))
 
@@ -108,11 +96,8 @@ def stream_names(
 ) -> tuple[int, int]:
     """Write the names that a collection lacks, with their vectors, delete what it should not have, build its graph.
 
-    Several requests are in flight to a server, and it builds its graph once, at the end. The target is hidden, and
-    empty or filled in part by a call that ended early. `sample` takes some of the names, to be compared afterwards.
-
-    Returns:
-        Names read, and names sent.
+    The target is hidden, and empty or filled in part by a call that ended early. `sample` takes some of the names, to
+    be compared afterwards. Returns how many names were read, and sent.
     """
     total, done, sent = source.count(), 0, 0
     known = Inventory.of(target)
@@ -209,7 +194,6 @@ class NameSample:
     _chosen: list[tuple[NamePoint, FloatArray, bool]] = field(default_factory=list)
 
     def take(self, rows: NameRows) -> None:
-        """Take some of these names."""
         for i in range(len(rows.points)):
             self._seen += 1
             place = len(self._chosen) if len(self._chosen) < self.size else self.rng.randrange(self._seen)
@@ -224,7 +208,6 @@ class NameSample:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has as many names as are wanted."""
         return len(self._chosen) == self.size
 
     def compare(self, source: Collection, target: Collection) -> int:

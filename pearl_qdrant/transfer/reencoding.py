@@ -3,7 +3,7 @@
     1. A hidden version is made, and filled with the names of the current one (`names.py`).
     2. Its graph is built, and a sample of its names is searched.
     3. Passes bring what writers changed meanwhile, until little is left.
-    4. If asked for, everyday mentions are answered with both models (`everyday.py`), and a worse one is not taken.
+    4. If asked for, everyday mentions are answered with both models, and a worse one is not taken.
     5. Writers wait for the last pass, and the version becomes current in one step.
 
 Readers keep the version that they opened, with its model, until they reload.
@@ -13,38 +13,132 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import CollectionNotFoundError, OptionError, StoreError
+from pearl_qdrant.linking.calibration.calibrate import sample_entities
+from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, make_mentions
+from pearl_qdrant.linking.mention_stream import MentionStream
+from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.ranking.model import Calibration, shipped_model
+from pearl_qdrant.linking.ranking.scored import baseline_similarity
+from pearl_qdrant.linking.ranking.scoring import decide
+from pearl_qdrant.linking.state import CollectionStatistics
 from pearl_qdrant.settings import DEFAULT_DEVICE
+from pearl_qdrant.store.administration import check_complete
 from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.verify import check_complete
-from pearl_qdrant.store.versions import Version, new_version
-from pearl_qdrant.transfer.everyday import EverydayChange, compare_everyday
+from pearl_qdrant.store.protocol import Collection, Store, Version, new_version
+from pearl_qdrant.store.schema import Manifest, NamePoint
 from pearl_qdrant.transfer.names import BULK_NAMES, Inventory, NameSample, OnProgress, catch_up, no_progress
 
-MOVE_WAIT_S = 600.0
-"""How long the switch waits for a writer of an embedded collection, in seconds."""
-
-FEW_CHANGES = 500
-"""With fewer changes in a pass, writers are asked to wait for the last one."""
-
+MOVE_WAIT_S = 600.0  # how long the switch waits for a writer of an embedded collection
+FEW_CHANGES = 500  # with fewer changes in a pass, writers are asked to wait for the last one
 MOST_PASSES = 5
+SAMPLE = 200  # names whose own vector is searched
+LEAST_RECALL = 0.95  # share of these that must be found first; with a graph of these parameters it is 0.99 or more
 
 EVERYDAY_MENTIONS = 1000
 """They take some seconds and show a difference of two models with a standard error of about a point."""
 
-SAMPLE = 200
-"""Names whose own vector is searched."""
 
-LEAST_RECALL = 0.95
-"""Share of these that must be found first; with a graph of these parameters it is 0.99 or more."""
+@dataclass(frozen=True, slots=True)
+class EverydayKind:
+    """Right answers to one kind of mention, before and after, in percent."""
+
+    kind: str
+    mentions: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class EverydayChange:
+    """What another model changes for everyday mentions of a collection.
+
+    Attributes:
+        kinds: The kinds that the names give mentions of.
+        error: Standard error of the difference of the means, in points; mentions are compared one by one.
+    """
+
+    kinds: tuple[EverydayKind, ...]
+    error: float
+
+    @property
+    def mentions(self) -> int:
+        return sum(one.mentions for one in self.kinds)
+
+    @property
+    def before(self) -> float:
+        """Right answers with the model before: the mean over the kinds, in percent; 0 without mentions."""
+        return sum(one.before for one in self.kinds) / max(1, len(self.kinds))
+
+    @property
+    def after(self) -> float:
+        """The same with the new model."""
+        return sum(one.after for one in self.kinds) / max(1, len(self.kinds))
+
+    @property
+    def fall(self) -> float:
+        """By how many points the mean is lower with the new model; negative if it is higher."""
+        return self.before - self.after
+
+    def to_json(self) -> dict[str, Any]:
+        kinds = {
+            one.kind: {"mentions": one.mentions, "before": round(one.before, 2), "after": round(one.after, 2)}
+            for one in self.kinds
+        }
+        means = {"before": round(self.before, 2), "after": round(self.after, 2), "error": round(self.error, 2)}
+        return {"mentions": self.mentions, **means, "kinds": kinds}
+
+
+def compare_everyday(before: tuple[Collection, Encoder], after: tuple[Collection, Encoder], n: int) -> EverydayChange:
+    """Answer at most `n` everyday mentions, equally many of each kind, in two versions of a collection. They are linked
+    at the linker's defaults: a calibration belongs to one model. The figure is that of `pearl-qdrant evaluate --task
+    everyday`: the share of right answers, NIL included, as the mean over the kinds. The version before gives the names;
+    each comes with its model.
+    """
+    entities, owners = sample_entities(before[0], np.random.default_rng(0))
+    made = make_mentions(entities, owners, per_kind=max(1, n // len(KINDS))) if entities else []
+    first, second = (_is_right(collection, encoder, made) for collection, encoder in (before, after))
+    return summarise(made, first, second)
+
+
+def summarise(
+    made: Sequence[MadeMention], before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_]
+) -> EverydayChange:
+    """Make the figures of n mentions that were answered twice: (n,) each says whether that was right."""
+    kinds: list[EverydayKind] = []
+    variance = 0.0
+    for kind in KINDS:
+        rows = [row for row, one in enumerate(made) if one.kind == kind.name]
+        if rows:
+            first, second = before[rows].astype(np.float64), after[rows].astype(np.float64)
+            kinds.append(EverydayKind(kind.name, len(rows), 100 * float(first.mean()), 100 * float(second.mean())))
+            variance += float((second - first).var()) / len(rows)
+    return EverydayChange(tuple(kinds), 100 * variance**0.5 / max(1, len(kinds)))
+
+
+def _is_right(collection: Collection, encoder: Encoder, made: Sequence[MadeMention]) -> npt.NDArray[np.bool_]:
+
+    def exclude(number: int, point: NamePoint) -> bool:
+        return made[number].excludes(point.entity_id, point.name)
+
+    statistics = CollectionStatistics([collection])
+    stream = MentionStream(encoder, statistics, shipped_model(), baseline_similarity(encoder), None)
+    options, calibration = LinkOptions(), Calibration()
+    query = stream.link_query(options)
+    answers = []
+    for one in stream.score((each.mention for each in made), query, exclude, lambda: None):
+        link = decide(one, calibration, options.most_candidates, calibration.threshold, options.on_tie)
+        answers.append(link.entity_id)
+    return np.array([answer == one.entity_id for answer, one in zip(answers, made, strict=True)], dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +168,6 @@ class ReencodeResult:
     everyday: EverydayChange | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts as one JSON object, flat but for `everyday`."""
         rounded = {"seconds": round(self.seconds, 3), "switch_seconds": round(self.switch_seconds, 3)}
         return {**asdict(self), **rounded, "everyday": None if self.everyday is None else self.everyday.to_json()}
 
@@ -107,10 +200,9 @@ def reencode_collection(  # long: most of it is what its arguments mean
         on_progress: Called from time to time with (names compared, all names).
 
     Raises:
-        CollectionNotFoundError: If there is no such collection.
+        CollectionNotFoundError, IncompleteError: If there is no such collection, or a load of it did not finish.
         ModelError: If the model cannot be loaded, or for everyday mentions the one before.
         OptionError: If `everyday` or `max_fall` is out of range.
-        IncompleteError: If a load or an update of the collection did not finish.
         StoreLockedError: If another process, or this one, keeps an embedded collection open for writing.
         StoreError: If the store fails, or the new version is not as it must be. Then the old one stays current.
     """
@@ -126,18 +218,12 @@ def reencode_collection(  # long: most of it is what its arguments mean
             before = current.manifest
             if before.is_of(encoder.info):
                 return ReencodeResult(name, before.model, before.model, before.names, 0, None, False, 0.0, 0.0)
-        version = next((one.id for one in opened.versions.list(name) if _fits(one, encoder.info)), None)
+        version = next((one.id for one in opened.versions(name) if _fits(one, encoder.info)), None)
         if version is None:
             version = new_version()
-            manifest = Manifest.for_model(
-                encoder.info,
-                collection=before.collection,
-                kb=before.kb,
-                kb_version=before.kb_version,
-                quantization=before.quantization,
-                type_map_version=before.type_map_version,
-            )
-            opened.versions.create(manifest, version=version, made_by="reencode").close()
+            fields = ("collection", "kb", "kb_version", "quantization", "type_map_version")
+            manifest = Manifest.for_model(encoder.info, **{field: getattr(before, field) for field in fields})
+            opened.create(manifest, version=version, made_by="reencode").close()
         work = _Reencoding(opened, name, version, lambda: encoder, on_progress)
         if everyday is not None:
             work.mentions, work.max_fall, work.encoder_before = everyday, max_fall, _encoder_of(before, device)
@@ -158,7 +244,7 @@ def rollback_collection(
     to the version that this one left. OptionError if there is no version before the current one.
     """
     with use_store(store, wait_s=wait_s) as opened:
-        versions = opened.versions.list(name)
+        versions = opened.versions(name)
         if not versions or not versions[0].is_current:
             raise CollectionNotFoundError(name, opened.collections())
         before = next((one for one in versions if one.id == versions[0].mark.replaced and not one.is_current), None)
@@ -195,9 +281,8 @@ def _fits(version: Version, info: ModelInfo) -> bool:
 
 @dataclass(slots=True)
 class _Reencoding:
-    """Brings one version up to date with the current one, and switches to it; `encoder` returns its model.
-
-    With `encoder_before`, the model of the current version, at most so many everyday mentions are compared.
+    """Brings one version up to date with the current one, and switches to it; `encoder` returns its model. With
+    `encoder_before`, the model of the current version, at most so many everyday mentions are compared.
     """
 
     store: Store
@@ -209,15 +294,13 @@ class _Reencoding:
     mentions: int = EVERYDAY_MENTIONS
     max_fall: float = 0.0
     _encoded: int = 0
-    _token: str | None = field(default=None)
-    _known: Inventory | None = field(default=None)  # what the version has after the last pass
+    _token: str | None = None
+    _known: Inventory | None = None  # what the version has after the last pass
 
     def run(self) -> ReencodeResult:
         start = time.perf_counter()
-        was_complete = any(
-            one.id == self.version and one.mark.is_complete for one in self.store.versions.list(self.name)
-        )
-        target = self.store.versions.open(self.name, self.version)
+        was_complete = any(one.id == self.version and one.mark.is_complete for one in self.store.versions(self.name))
+        target = self.store.open(self.name, version=self.version)
         model = target.manifest.model
         try:
             before = self._catch_up(target, was_complete=was_complete)
@@ -233,7 +316,6 @@ class _Reencoding:
         return ReencodeResult(self.name, before, model, names, self._encoded, recall, is_good, *seconds, everyday)
 
     def _compare_everyday(self, target: Collection) -> EverydayChange | None:
-        """Answer everyday mentions in both versions, if asked for."""
         if self.encoder_before is None:
             return None
         with closing(self.store.open(self.name, read_only=True)) as current:
@@ -244,9 +326,8 @@ class _Reencoding:
             return compare_everyday((current, self.encoder_before), (target, self.encoder()), self.mentions)
 
     def _catch_up(self, target: Collection, *, was_complete: bool) -> str:
-        """Do passes until little is left; returns the model of the current version.
-
-        A version that was current once, or was checked, has its graph: it is built again only for many new names.
+        """Do passes until little is left; returns the model of the current version. A version that was current once, or
+        was checked, has its graph: it is built again only for many new names.
         """
         for number in range(MOST_PASSES):
             with closing(self.store.open(self.name, read_only=True)) as current:
@@ -283,7 +364,7 @@ class _Reencoding:
 
     def _switch(self, target: Collection) -> int:
         """Hold writers back, do the last pass, and make the version current; returns its names."""
-        with self.store.versions.moving(self.name, wait_s=MOVE_WAIT_S) as current:
+        with self.store.moving(self.name, wait_s=MOVE_WAIT_S) as current:
             manifest = current.read_manifest()
             check_complete([current])
             if self._token is None or current.state_token != self._token:
@@ -310,5 +391,5 @@ class _Reencoding:
             }
             target.write_manifest(target.read_manifest().model_copy(update=changed))
             target.close()
-            self.store.versions.switch(self.name, self.version)
+            self.store.switch(self.name, self.version)
         return names

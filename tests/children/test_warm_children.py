@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from edge_cases import manifest_of, many
-from warm_children import Nursery, WarmChild
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import child_process as edge_process
@@ -57,18 +56,3 @@ def test_a_killed_child_is_named_by_its_signal(idle: edge_process.EdgeProcess) -
 
     with pytest.raises(StoreError, match="was killed by SIGTERM"):
         idle.receive_answer()
-
-
-def test_a_job_that_cannot_be_parsed_ends_with_its_traceback(tmp_path: Path) -> None:
-    """An exception that nobody catches is status 1, and its traceback is on standard error."""
-    nursery, stderr = Nursery(), tmp_path / "stderr"
-    command, environment, folder = edge_process.python_child(edge_process.MODULE)
-    with stderr.open("wb") as file:
-        child = WarmChild(nursery, [*command, "no job"], stderr=file, cwd=folder, env=environment)
-
-    assert child.wait(60) == 1
-    assert (child.poll(), child.stdout.read()) == (1, b"")
-    child.stdin.close()
-    child.stdout.close()
-    assert "JSONDecodeError" in stderr.read_text("utf-8")
-    nursery.close()

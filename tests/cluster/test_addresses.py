@@ -12,13 +12,13 @@ from cli_runner import Run
 from double_fixtures import connect, empty_double, running_double  # noqa: F401 (fixtures)
 from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
-from qdrant_double_http import POINTS, Fault, Kind
-from qdrant_double_node import Node
+from qdrant_double_http import POINTS, Fault, Kind, Listener
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import SettingsError, StoreUnavailableError
+from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.open import location_of, open_store
-from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
 
 NAME = "toy"
@@ -26,20 +26,22 @@ AT_ONCE = RetryPolicy(tries=1)
 
 
 @pytest.fixture
-def nodes(double: QdrantDouble) -> Iterator[list[Node]]:
+def nodes(double: QdrantDouble) -> Iterator[list[Listener]]:
     """Three nodes with the same points."""
-    started = [Node(double) for _ in range(3)]
+    started = [Listener(double) for _ in range(3)]
+    for node in started:
+        node.start()
     yield started
     for node in started:
         node.stop()
 
 
-def location(nodes: list[Node]) -> str:
+def location(nodes: list[Listener]) -> str:
     """All addresses."""
     return ",".join(node.url for node in nodes)
 
 
-def test_reads_and_writes_go_on_while_each_node_in_turn_is_away(nodes: list[Node]) -> None:
+def test_reads_and_writes_go_on_while_each_node_in_turn_is_away(nodes: list[Listener]) -> None:
     """Any node may stop, also in the middle of a load: with one try each, no request is lost."""
     store = connect(location(nodes), retry=AT_ONCE)
     collection = store.create(manifest_of(NAME))
@@ -66,7 +68,9 @@ def test_reads_and_writes_go_on_while_each_node_in_turn_is_away(nodes: list[Node
 
 
 @pytest.mark.parametrize("kind", ["status", pytest.param("hang", marks=pytest.mark.slow), "drop", "apply_then_drop"])
-def test_a_node_that_does_not_answer_is_left_for_another(nodes: list[Node], double: QdrantDouble, kind: Kind) -> None:
+def test_a_node_that_does_not_answer_is_left_for_another(
+    nodes: list[Listener], double: QdrantDouble, kind: Kind
+) -> None:
     """A node that says 503 while it starts, hangs or breaks off is left at once: reads and writes take one try."""
     store = connect(location(nodes), retry=AT_ONCE, timeout=2.0 if kind == "hang" else 60.0)
     collection = store.create(manifest_of(NAME))
@@ -83,7 +87,7 @@ def test_a_node_that_does_not_answer_is_left_for_another(nodes: list[Node], doub
     store.close()
 
 
-def test_the_node_that_answered_is_asked_again(nodes: list[Node], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_node_that_answered_is_asked_again(nodes: list[Listener], caplog: pytest.LogCaptureFixture) -> None:
     """One node serves all requests until it is away; that is said once."""
     nodes[0].stop()
     store = connect(location(nodes))
@@ -99,7 +103,7 @@ def test_the_node_that_answered_is_asked_again(nodes: list[Node], caplog: pytest
     store.close()
 
 
-def test_without_any_node_the_error_names_all(nodes: list[Node]) -> None:
+def test_without_any_node_the_error_names_all(nodes: list[Listener]) -> None:
     """If no node answers, the message has all addresses."""
     store = connect(location(nodes), retry=AT_ONCE)
     for node in nodes:
@@ -110,7 +114,7 @@ def test_without_any_node_the_error_names_all(nodes: list[Node]) -> None:
     store.close()
 
 
-def test_each_address_has_its_own_path_and_is_checked(double: QdrantDouble, nodes: list[Node]) -> None:
+def test_each_address_has_its_own_path_and_is_checked(double: QdrantDouble, nodes: list[Listener]) -> None:
     """Addresses may have spaces and slashes at their ends; each needs its http://, and none a key in plain text."""
     store = connect(f"{nodes[0].url}/ , {nodes[1].url}")
     assert store.location == f"{nodes[0].url},{nodes[1].url}"
@@ -120,10 +124,10 @@ def test_each_address_has_its_own_path_and_is_checked(double: QdrantDouble, node
     with pytest.raises(SettingsError, match=r"no URL: 'b:6333'.*http://a:6333,http://b:6333"):
         open_store("http://a:6333,b:6333")
     with pytest.raises(SettingsError, match="over plain HTTP to qdrant-2"):
-        ServerStore.connect(f"{nodes[0].url},http://qdrant-2:6333", api_key="secret")
+        ServerStore.connect(f"{nodes[0].url},http://qdrant-2:6333", ServerAccess("secret"))
 
 
-def test_a_list_of_addresses_is_a_store(nodes: list[Node]) -> None:
+def test_a_list_of_addresses_is_a_store(nodes: list[Listener]) -> None:
     """In Python, addresses are a list wherever a store is named."""
     urls = [node.url for node in nodes]
     nodes[0].stop()
@@ -135,7 +139,7 @@ def test_a_list_of_addresses_is_a_store(nodes: list[Node]) -> None:
 
 
 def test_a_base_is_loaded_and_linked_over_all_nodes(
-    run: Run, nodes: list[Node], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, nodes: list[Listener], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ingest` and `link` take all addresses, by option or environment; a linker goes on without its node."""
     base = tmp_path / "base.tsv"
@@ -155,7 +159,7 @@ def test_a_base_is_loaded_and_linked_over_all_nodes(
     assert np.isclose(before.probability, after.probability)
 
 
-def test_doctor_shows_each_address(run: Run, nodes: list[Node]) -> None:
+def test_doctor_shows_each_address(run: Run, nodes: list[Listener]) -> None:
     """Each address has a line; one that is away is a failure, and the others are looked at."""
     nodes[1].stop()
     outcome = run("doctor", "--json", "--store", location(nodes))

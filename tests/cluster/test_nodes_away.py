@@ -13,10 +13,9 @@ from transfer_cases import check_same, embedded
 
 from pearl_qdrant.errors import ShardUnavailableError
 from pearl_qdrant.store.protocol import Placement
-from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.server.checks import check_server
 from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.errors import RetryPolicy
+from pearl_qdrant.store.server.store import ServerStore, check_server
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import push_collection
 
@@ -73,7 +72,7 @@ def test_with_two_copies_a_load_goes_on(server: ServerStore, double: QdrantDoubl
     assert (12, "Dead") in states(double)
     assert {state for node, state in states(double) if node != 12} == {"Active"}
     state.away.clear()
-    server.connection.client.collection_cluster_info(NAME)
+    server._client.collection_cluster_info(NAME)
     assert {state for _, state in states(double)} == {"Active"}
 
 
@@ -121,8 +120,11 @@ def test_with_one_copy_a_search_names_the_node(server: ServerStore, double: Qdra
     points, vectors, encodable = many(30)
 
     for call in (collection.count, lambda: collection.upsert(points, vectors, encodable)):
-        with pytest.raises(ShardUnavailableError, match=r"shard of collection 'toy' .*node-12:6335.*2 replicas"):
+        with pytest.raises(
+            ShardUnavailableError, match=r"shard of collection 'toy' .*node-12:6335.*2 replicas"
+        ) as told:
             call()
+        assert "docker compose" not in str(told.value)
 
 
 @pytest.mark.parametrize("status, error", [(503, "Service unavailable"), (500, "Service internal error: Timeout")])
@@ -185,3 +187,4 @@ def test_doctor_names_dead_copies(server: ServerStore, double: QdrantDouble) -> 
     assert (checks["nodes"].state, checks["replicas"].state) == ("fail", "fail")
     assert "not reached: http://node-12:6335/" in checks["nodes"].finding
     assert "on node 12 is Dead" in checks["replicas"].finding
+    assert checks["replicas"].finding.endswith("Start the nodes again; the replicas then recover.")

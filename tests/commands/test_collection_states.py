@@ -54,13 +54,6 @@ def test_an_incomplete_collection_is_a_warning_or_an_error(
         EntityLinker.open("part", store=str(tmp_path / "store"), strict=True)
 
 
-def test_a_complete_collection_says_nothing(loaded: Run) -> None:
-    """Without a problem there is no message, and the records have no field for warnings."""
-    found = loaded("link", "NYTimes", "--collection", "whole", "--json")
-    assert (found.status, found.err) == (0, "")
-    assert "warnings" not in found.lines()[0]
-
-
 def test_the_list_is_a_table_of_states_and_counts(loaded: Run, model: Path) -> None:
     """I see at once which collections are complete, how large they are, and what made them."""
     found = loaded("collections", "list")
@@ -80,11 +73,14 @@ def test_the_list_is_a_table_of_states_and_counts(loaded: Run, model: Path) -> N
 
 
 def test_show_says_what_is_unfinished(loaded: Run) -> None:
-    """The facts of a collection come with what to do; a complete one needs nothing."""
+    """The facts of a collection come with what to do; a complete one needs nothing, and its links have no warnings."""
     shown = loaded("collections", "show", "part")
     assert "part: its load did not finish." in shown.err
     assert str(loaded("collections", "show", "part", "--json").lines()[0]["problem"]).startswith("its load did not")
     assert loaded("collections", "show", "whole").err == ""
+    found = loaded("link", "NYTimes", "--collection", "whole", "--json")
+    assert (found.status, found.err) == (0, "")
+    assert "warnings" not in found.lines()[0]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

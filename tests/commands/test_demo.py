@@ -43,7 +43,9 @@ def test_a_collection_that_is_there_is_shown_as_it_is(filled: Run, tmp_path: Pat
     assert "$ pearl-qdrant link NYTimes 'hepatitis Z' --limit 1 --collection demo\n" in outcome.out
     assert "NYTimes  ->  The New York Times  [nyt]" in outcome.out
     assert "mention:" not in outcome.err
-    assert load_sample(store=str(tmp_path / "store")).names == 16
+    store = str(tmp_path / "store")
+    assert load_sample(store=store).names == 16
+    assert f"--collection demo --store {store}\n" in filled("demo", "--store", store).out, "as it can be typed"
 
 
 def test_without_an_input_nothing_is_asked(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,13 +75,6 @@ def test_a_base_of_mine_that_cannot_be_used_stays(tmp_path: Path, model: Path) -
     with pytest.raises(StoreError, match="Or load the sample base under another name"):
         load_sample(store=str(place))
     assert (place / "demo" / "manifest.json").read_bytes() == before
-
-
-def test_a_store_that_was_named_is_in_the_commands(filled: Run, tmp_path: Path) -> None:
-    """Each command can be typed as it is shown."""
-    store = str(tmp_path / "store")
-
-    assert f"--collection demo --store {store}\n" in filled("demo", "--store", store).out
 
 
 @pytest.mark.parametrize("end", ["\n", pytest.param("", marks=pytest.mark.slow)], ids=["empty line", "Ctrl-D"])

@@ -40,30 +40,26 @@ def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Co
         yield f"{path}{name}", command
 
 
-@pytest.mark.parametrize("path", [path for path, _ in commands(cli)])
-def test_every_command_and_option_is_explained(path: str) -> None:
-    """`--help` of each command says in a sentence what it does, and the table of the docs names it."""
-    command = dict(commands(cli))[path]
-    assert command.help
-    assert "\\b" not in command.help, "the mark against wrapping must be the character, not its escape"
-    assert len(command.help.splitlines()[0]) > 20
-    group, _, name = path.partition(" ")
-    assert group in LISTED, f"pearl-qdrant {group} is not in the table of docs/commands.md"
-    if name:
-        assert name in LISTED[group]
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and parameter.name in ("model", "store", "kb", "threshold", "limit"):
-            assert parameter.help, f"{path} {parameter.opts[0]} has no help"
-
-
-def test_every_command_in_the_table_exists() -> None:
-    """The table of the docs names no group and no command of a group that does not exist."""
+def test_every_command_is_explained_and_in_the_table() -> None:
+    """`--help` of each says in a sentence what it does; the table of the docs has all commands, and no other."""
+    for path, command in commands(cli):
+        assert command.help, path
+        assert "\\b" not in command.help, "the mark against wrapping must be the character, not its escape"
+        assert len(command.help.splitlines()[0]) > 20, path
+        for one in command.params:
+            if isinstance(one, click.Option) and one.name in ("model", "store", "threshold", "limit"):
+                assert one.help, f"{path} {one.opts[0]} has no help"
     paths = {path for path, _ in commands(cli)}
     groups = {name for name, command in cli.commands.items() if isinstance(command, click.Group)}
-    listed = {f"{group} {name}" for group in groups for name in LISTED[group]}
+    assert LISTED.keys() == {path for path in paths if " " not in path}
+    assert {f"{group} {name}" for group in groups for name in LISTED[group]} == {one for one in paths if " " in one}
 
-    assert LISTED.keys() <= paths
-    assert listed == {path for path in paths if " " in path}
+
+def test_the_command_line_has_what_people_use() -> None:
+    """It has 250 options at most; rare ones are arguments in Python alone."""
+    every = [*cli.params, *(one for _, command in commands(cli) for one in command.params)]
+
+    assert len([one for one in every if isinstance(one, click.Option)]) <= 250
 
 
 PLATFORM = {"LOCALAPPDATA", "XDG_DATA_HOME"}
@@ -118,8 +114,12 @@ def test_the_generated_reference_shows_every_option() -> None:
         assert [one.opts for one in options if one.opts[0] not in sections[path]] == [], path
 
 
-def test_links_within_the_docs_lead_somewhere() -> None:
-    """Every relative link of README, CONTRIBUTING and docs names a file that exists."""
+def test_links_and_files_of_the_docs_lead_somewhere() -> None:
+    """Every relative link of README, CONTRIBUTING and docs, and every path of the repository, names a file."""
+    roots = "pearl_qdrant|ingest|training|tests|benchmarks|runs|examples|contrib"
+    named = {name for path in PAGES for name in re.findall(rf"`((?:{roots})/[\w/.-]+\.\w+)`", path.read_text("utf-8"))}
+    assert len(named) > 30
+    assert [name for name in named if not (ROOT / name).exists()] == []
     links = [
         (path, link)
         for path in PAGES
@@ -242,22 +242,6 @@ def test_the_drawn_tree_is_the_one_that_stands() -> None:
     }
 
     assert sorted(drawn_tree()) == sorted(folder for folder in folders if folder.count("/") < 2)
-
-
-def named_files() -> Iterator[tuple[str, str]]:
-    """Pages, and the paths of Python files that they name from the root of the repository."""
-    roots = "pearl_qdrant|ingest|training|tests|benchmarks|runs|examples|contrib"
-    for path in PAGES:
-        for name in re.findall(rf"`((?:{roots})/[\w/.-]+\.\w+)`", path.read_text("utf-8")):
-            yield path.name, name
-
-
-def test_files_that_the_docs_name_exist() -> None:
-    """Where README and docs name a file of the repository, it is there."""
-    named = list(named_files())
-
-    assert len(named) > 30
-    assert [(page, name) for page, name in named if not (ROOT / name).exists()] == []
 
 
 def assert_parses(words: list[str]) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from qdrant_double import QdrantDouble
 
-from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.collection import Indexing
+from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
 
 QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)

@@ -10,7 +10,7 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import CollectionExistsError, InvalidEntityError
 from pearl_qdrant.linking import editing as building
 from pearl_qdrant.linking.editing import read_entities
-from pearl_qdrant.store.verify import verify_collection
+from pearl_qdrant.store.administration import verify_collection
 
 CITY = {"id": "nyc", "name": "New York City", "aliases": ["NYC", "Big Apple"], "types": ["GPE", "city"]}
 POST = Entity("nyp", "New York Post", ("nypost.com",), ("ORG",), ("ORG",))

@@ -15,7 +15,7 @@ from pearl_qdrant.linking.calibration.calibrate import Label, with_learned
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames
-from pearl_qdrant.store.edge.ledger import LEDGER_FILE
+from pearl_qdrant.store.edge.content import LEDGER_FILE
 from pearl_qdrant.store.edge.store import EdgeStore
 
 
@@ -220,7 +220,7 @@ def test_a_full_disk_leaves_nothing_half_learned(linker: EntityLinker, monkeypat
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pearl_qdrant.store.edge.ledger.os.fsync", full)
+        patch.setattr("pearl_qdrant.store.edge.content.os.fsync", full)
         with pytest.raises(StoreFullError):
             linker.learn(PAIRS)
         with pytest.raises(StoreFullError):

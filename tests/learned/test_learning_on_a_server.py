@@ -74,7 +74,7 @@ def test_a_process_that_dies_while_it_learns_leaves_nothing(
     server: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If only some parts of a batch arrive, none of them counts."""
-    monkeypatch.setattr("pearl_qdrant.store.server.ledger.PART_BYTES", 10)
+    monkeypatch.setattr("pearl_qdrant.store.server.collection.PART_BYTES", 10)
     store, other = two(server)
     other.close()
     collection = store.open("base")

@@ -15,10 +15,10 @@ from small_loads import CountingEncoder
 from pearl_qdrant import LoadEvents, ReadOptions, load_base, make_entity
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.store.administration import find_problems
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.server.store import ServerStore
-from pearl_qdrant.store.verify import find_problems
 
 HEADER = "id\tname\ttype\taliases\n"
 OLD = HEADER + "".join(f"E{i}\tw{i} times\tORG\tw{i} post\n" for i in range(20))

@@ -22,12 +22,11 @@ from ingest.load.request import LoadEvents
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.edge import bulk_writer
+from pearl_qdrant.store.edge import child_process as bulk_writer
 from pearl_qdrant.store.edge.child_process import POINTS, Answer
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import name_points
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.schema import Manifest, name_points
 from pearl_qdrant.store.server.store import ServerStore
 
 

@@ -29,7 +29,7 @@ from pearl_qdrant.errors import (
     StoreError,
     TooManyErrorsError,
 )
-from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
+from pearl_qdrant.store.edge.child_process import EdgeWriter
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Placement

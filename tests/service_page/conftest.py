@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
-from page_service import running
+from page_service import WAIT_MS, running
 
 from pearl_qdrant import Entity
 from pearl_qdrant.service import ServiceSettings, create_app
 
 HOSTILE = Entity("evil", "<img src=x onerror=alert(1)>", ("evil name",), ("ORG",), ("ORG",), "<b>bold</b> & 'quoted'")
 """An entity whose name is markup."""
-
-WAIT_MS = 120_000
-"""Bounds a hang; nothing takes that long."""
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The service on a port, for browsers."""
+"""The service on a port, for browsers, and what tests do with its page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,30 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from pearl_qdrant.service import ServiceSettings, create_app
 from pearl_qdrant.service.app import server_config
+
+KEY = "a-key-of-the-tests-0123456789"
+WAIT_MS = 120_000
+"""Bounds a hang; nothing takes that long."""
+
+IN_A_BROWSER = [
+    pytest.mark.slow,
+    # Playwright's own event loop and pipes are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+"""Marks of the tests in a browser."""
+
+
+def link(page: Any, mention: str) -> None:
+    """Type a mention and wait for its answer."""
+    page.fill("#mention", mention)
+    page.press("#mention", "Enter")
+    page.wait_for_selector(f"#mention-result .verdict:has-text('{mention}')")
 
 
 @contextmanager

@@ -12,20 +12,14 @@ from urllib.parse import urlsplit
 
 import pytest
 from linker_base import ENTITIES
+from page_service import IN_A_BROWSER, KEY, WAIT_MS, link
 from pydantic import SecretStr
 
 from pearl_qdrant.linking.calibration.calibrate import read_pairs
 
-pytestmark = [
-    pytest.mark.slow,
-    # Playwright's own event loop and pipes are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = IN_A_BROWSER
 
-KEY = "a-key-of-the-tests-0123456789"
 VIEWS = ("mention", "passage", "column", "map")
-WAIT_MS = 120_000
-"""Bounds a hang; nothing takes that long."""
 
 
 class Watched:
@@ -54,13 +48,6 @@ def watched(browser: Any) -> Iterator[Watched]:
     found = Watched(browser, viewport={"width": 1200, "height": 800})
     yield found
     found.context.close()
-
-
-def link(page: Any, mention: str) -> None:
-    """Type a mention and wait for its answer."""
-    page.fill("#mention", mention)
-    page.press("#mention", "Enter")
-    page.wait_for_selector(f"#mention-result .verdict:has-text('{mention}')")
 
 
 def test_a_load_asks_no_other_host_and_breaks_no_rule(watched: Watched, address: str) -> None:

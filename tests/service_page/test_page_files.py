@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from page_service import KEY
 from pydantic import SecretStr
 
 from pearl_qdrant.service import ServiceSettings, create_app
 from pearl_qdrant.service.page import FOLDER
 
-KEY = "a-key-of-the-tests-0123456789"
 FILES = [path for path in sorted(FOLDER.rglob("*")) if path.is_file()]
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 INDEX = (FOLDER / "index.html").read_text("utf-8")

@@ -9,22 +9,13 @@ from typing import Any
 
 import pytest
 from linker_base import ENTITIES, fill, fill_server
-from page_service import running
+from page_service import IN_A_BROWSER, KEY, WAIT_MS, link, running
 from pydantic import SecretStr
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant.service import ServiceSettings
 
-pytestmark = [
-    pytest.mark.slow,
-    # Playwright's own event loop and pipes are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-KEY = "a-key-of-the-tests-0123456789"
-WAIT_MS = 120_000
-"""Bounds a hang; nothing takes that long."""
+pytestmark = IN_A_BROWSER
 
 
 @pytest.fixture
@@ -68,13 +59,6 @@ def learned(page: Any, mention: str) -> list[dict[str, Any]]:
         mention,
     )
     return found
-
-
-def link(page: Any, mention: str) -> None:
-    """Type a mention and wait for its answer."""
-    page.fill("#mention", mention)
-    page.press("#mention", "Enter")
-    page.wait_for_selector(f"#mention-result .verdict:has-text('{mention}')")
 
 
 def test_an_answer_is_rejected(page: Any) -> None:

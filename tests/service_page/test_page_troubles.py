@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from page_service import IN_A_BROWSER
 
-pytestmark = [
-    pytest.mark.slow,
-    # Playwright's own event loop and pipes are closed by the garbage collector.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = IN_A_BROWSER
 
 
 def test_without_suggestions_a_mention_is_linked(page: Any) -> None:

@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 import numpy as np
 import soak_child
+from edge_cases import is_running
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import NameRows
-from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.schema import Manifest, NameRows
 from pearl_qdrant.store.server.store import ServerStore
 
 COLLECTION = "base"
@@ -143,15 +143,6 @@ class Run:
             assert time.monotonic() < deadline, f"the load was killed, but its children {children} live on"
             time.sleep(POLL_S)
         return "parent"
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 @dataclass

@@ -22,7 +22,7 @@ SIZES: dict[str, object] = {
     "ingest.load.pipeline.WINDOW": 96,
     "ingest.load.pipeline.FLUSH_S": 0.0,
     "ingest.load.pipeline.CAPACITY": 40,
-    "pearl_qdrant.store.edge.points.BATCH_POINTS": 40,
+    "pearl_qdrant.store.edge.shard.BATCH_POINTS": 40,
     "pearl_qdrant.store.edge.folder.SMALL_POINTS": 500,
     "pearl_qdrant.store.edge.folder.COMPACT_POINTS": 400,
     "pearl_qdrant.store.edge.folder.COMPACT_UNINDEXED_POINTS": 700,
@@ -63,8 +63,8 @@ def main() -> None:
         if (".store.edge." if to_server else ".store.server.") not in name:  # which takes a second to import
             replace(name, value)
     if to_server:  # give up after a second, and not after a quarter of a minute
-        from pearl_qdrant.store.retry import RetryPolicy
-        from pearl_qdrant.store.server.indexing import Indexing
+        from pearl_qdrant.store.server.collection import Indexing
+        from pearl_qdrant.store.server.errors import RetryPolicy
 
         replace("pearl_qdrant.store.server.store.RetryPolicy", partial(RetryPolicy, tries=4, first_wait_s=0.1))
         replace("pearl_qdrant.store.server.store.Indexing", partial(Indexing, poll_s=0.1))

@@ -28,7 +28,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.edge import placing
+from pearl_qdrant.store.edge import content as placing
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import read_content
 from pearl_qdrant.store.edge.store import EdgeStore

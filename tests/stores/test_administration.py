@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store_cases import many, put, yes
+from store_cases import fill, put
 from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
@@ -13,13 +13,7 @@ from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 
-
-def fill(collection: Collection, n: int = 4) -> None:
-    """Write points and note them in the manifest, as a complete load does."""
-    points, vectors = many(n)
-    collection.upsert(points, vectors, yes(n))
-    facts = {"state": "ready", "names": n, "entities": n // 2}
-    collection.write_manifest(collection.manifest.model_copy(update=facts))
+COMPLETE = {"state": "ready", "names": 4, "entities": 2}
 
 
 def kinds(name: str, store: Store) -> list[str]:
@@ -29,7 +23,7 @@ def kinds(name: str, store: Store) -> list[str]:
 
 def test_collections_are_listed_and_described(store: Store, collection: Collection, name: str) -> None:
     """I get names, counts, types and the model of a collection without opening it myself."""
-    fill(collection)
+    fill(collection, **COMPLETE)
     described = describe_collection(name, store=store)
 
     assert name in list_collections(store)
@@ -41,7 +35,7 @@ def test_collections_are_listed_and_described(store: Store, collection: Collecti
 
 def test_a_collection_is_finalized_with_progress(store: Store, collection: Collection, name: str) -> None:
     """Progress is reported by a call, and the status is returned."""
-    fill(collection)
+    fill(collection, **COMPLETE)
     progress: list[tuple[int, int]] = []
 
     status = finalize_collection(name, store=store, on_progress=lambda done, total: progress.append((done, total)))
@@ -54,7 +48,7 @@ def test_an_unfinished_load_is_a_problem(store: Store, collection: Collection, n
     """A collection whose load did not finish, or that has lost points, is reported with what to do."""
     assert kinds(name, store)[0] == "unfinished_load"
 
-    fill(collection)
+    fill(collection, **COMPLETE)
     assert "wrong_count" not in kinds(name, store)
     collection.delete_entities(["E0"])
 

@@ -28,10 +28,6 @@ def test_an_entity_without_any_vector_has_zeros(collection: Collection) -> None:
     collection.upsert([silent, lost], unit([], [1.0]), np.array([False, True]))
 
     assert not collection.canonical_vectors([silent, lost, point("3", "unknown")]).any()
-
-
-def test_no_points_have_no_vectors(collection: Collection) -> None:
-    """An empty list gives an array without rows."""
     assert collection.canonical_vectors([]).shape == (0, DIM)
 
 

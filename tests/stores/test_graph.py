@@ -103,16 +103,16 @@ def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch
     collection.upsert(points, vectors, yes(200))
     collection.finalize()
     folder = collection._folder
-    now = folder.index_state()
+    now = folder.index
     assert now is not None
     assert (now.m, now.ef_construct) == (graph.M, graph.EF_CONSTRUCT)
-    assert folder.job("finalize").graph_m == graph.M
+    assert folder.job("finalize").index == now
 
     folder.write_index_state(replace(now, m=16, ef_construct=100))
     job = folder.job("finalize")
     collection.finalize()
 
-    assert (job.graph_m, job.graph_ef_construct) == (16, 100)
+    assert job.index == replace(now, m=16, ef_construct=100)
     store.close()
     index = read_content(tmp_path / "store" / "base", "base")[1].index
     assert index is not None

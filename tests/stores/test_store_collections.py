@@ -17,6 +17,7 @@ def test_the_manifest_is_kept(store: Store, collection: Collection, name: str) -
     """After reopening, the manifest is the same; it can be replaced, also with empty fields."""
     assert collection.manifest == manifest_of(name).as_created()
     assert collection.name == name
+    assert set(INDEXED_FIELDS) <= set(collection.status().payload_indexes)
     first = collection.manifest.model_copy(update={"kb_version": "2024ab", "names": 3})
     collection.write_manifest(first)
     assert collection.manifest == first
@@ -32,15 +33,7 @@ def test_the_manifest_is_kept(store: Store, collection: Collection, name: str) -
 def test_another_model_is_refused(collection: Collection) -> None:
     """A model with the same width but other weights is an error that names both."""
     info = ModelInfo(
-        name="other",
-        weights_hash="sha256:" + "b" * 64,
-        dim=DIM,
-        pooling="mean",
-        prefix="",
-        has_head=False,
-        device="cpu",
-        precision="fp32",
-        runtime="onnx",
+        "other", "sha256:b", DIM, "mean", "", has_head=False, device="cpu", precision="fp32", runtime="onnx"
     )
 
     with pytest.raises(ModelMismatchError, match=r"toy.*other"):
@@ -104,11 +97,6 @@ def test_points_are_kept_after_reopening(store: Store, collection: Collection, n
     assert reopened.status().is_finalized
     assert reopened.search(vectors[9:10], limit=1)[0][0].point.name == "name 9"
     reopened.close()
-
-
-def test_a_new_collection_has_payload_indexes(collection: Collection) -> None:
-    """A new collection has the payload indexes that filters need."""
-    assert set(INDEXED_FIELDS) <= set(collection.status().payload_indexes)
 
 
 def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Collection, name: str) -> None:

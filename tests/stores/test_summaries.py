@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 from qdrant_double import QdrantDouble
-from store_cases import manifest_of, many, yes
+from store_cases import fill, manifest_of
 
 from pearl_qdrant.doctor import check_collections
 from pearl_qdrant.store import administration, describe_collection, summarize_collections
@@ -22,13 +22,6 @@ from pearl_qdrant.store.schema import Checkpoint, LinkCalibration
 from pearl_qdrant.store.server.store import ServerStore
 
 CHECKPOINT = Checkpoint(input="a.tsv", digest="d", entities=1)
-
-
-def fill(collection: Collection, n: int = 4, **facts: object) -> None:
-    """Write points of n / 2 entities, and facts to the manifest."""
-    points, vectors = many(n)
-    collection.upsert(points, vectors, yes(n))
-    collection.write_manifest(collection.manifest.model_copy(update=facts))
 
 
 def summary_of(name: str, store: Store | str) -> CollectionSummary:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from edge_cases import manifest_of, many
 
-from pearl_qdrant.store.edge import bulk_writer as edge_bulk
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import collection as edge_collection
 from pearl_qdrant.store.edge import shard as edge_shard
@@ -23,6 +23,15 @@ def store(tmp_path: Path) -> Iterator[EdgeStore]:
 
 
 @pytest.fixture
+def filled(store: EdgeStore) -> EdgeStore:
+    """The same with one closed collection of 60 names."""
+    with store.create(manifest_of()).writer() as writer:
+        writer.write(*many(60))
+    store.close()
+    return store
+
+
+@pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
     """The child processes that are started, in order."""
     started: list[edge_process.EdgeProcess] = []
@@ -32,7 +41,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
             super().__init__(job)
             started.append(self)
 
-    monkeypatch.setattr(edge_bulk, "EdgeProcess", Recorded)
+    monkeypatch.setattr(edge_process, "EdgeProcess", Recorded)
     monkeypatch.setattr(edge_collection, "EdgeProcess", Recorded)
     return started
 

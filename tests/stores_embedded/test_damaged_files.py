@@ -8,33 +8,20 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from edge_cases import ROOT, WIDE, copy_files, manifest_of, many, nearest_names, stored_bytes, stored_files
+from edge_cases import ROOT, WIDE, copy_files, left, manifest_of, many, nearest_names, stored_bytes, stored_files
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreLockedError
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.store.edge import lock as edge_lock
-from pearl_qdrant.store.edge import placing as edge_placing
+from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import StoredFile, read_content, take_files, write_content
 from pearl_qdrant.store.edge.store import EdgeStore
 
 DAMAGED = r"'toy' cannot be opened, its files look damaged \(.*Restore .*collections delete toy and ingest again"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """A store with a closed collection of 20 points."""
-    opened = EdgeStore(tmp_path / "store")
-    collection = opened.create(manifest_of())
-    collection.upsert(*many(20))
-    collection.close()
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +77,7 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
     files = stored_bytes(tmp_path / "store")
     assert len(files) > 100
     for one, (file, start, end) in sorted(files.items()):
-        ends = min(end - start, edge_placing.EDGE_BYTES)
+        ends = min(end - start, edge_content.EDGE_BYTES)
         offsets = {start, end - 1, start + rng.randrange(ends), end - 1 - rng.randrange(ends)}
         for offset in rng.sample(sorted(offsets), min(n_bytes, len(offsets))):
             flip(file, offset, 1 << rng.randrange(8))
@@ -100,14 +87,16 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
             shutil.copy2(stored_files(built)[one], file)
 
     store = EdgeStore(tmp_path / "store")
-    assert store.open("toy").count() == 720
+    collection, (points, vectors, _) = store.open("toy"), many(700, dim=WIDE)
+    assert collection.count() == 720
+    assert nearest_names(collection, vectors[:50]) == [point.name for point in points[:50]]
     store.close()
 
 
-@pytest.mark.parametrize("way", ["truncated", "missing", "folder", "pipe"])
+@pytest.mark.parametrize("way", ["changed", "truncated", "empty", "missing", "folder", "pipe"])
 @pytest.mark.parametrize("name", ["segment.json", "matrix.dat"])
 def test_a_file_of_another_size_or_kind_is_damage(built: Path, tmp_path: Path, way: str, name: str) -> None:
-    """Files that were cut or are missing are reported, to writers and to readers."""
+    """Files that were cut or changed or are missing are reported, to writers and to readers, which leave nothing."""
     store = EdgeStore(copy_files(built, tmp_path / "store"))
     file = next(file for one, file in stored_files(store.location).items() if one.endswith(name))
     content = file.read_bytes()
@@ -117,11 +106,12 @@ def test_a_file_of_another_size_or_kind_is_damage(built: Path, tmp_path: Path, w
     elif way == "pipe":
         os.mkfifo(file)
     elif way != "missing":
-        file.write_bytes(content[:-1])
+        file.write_bytes({"changed": b"x" + content[1:], "truncated": content[:-1], "empty": b""}[way])
 
     for read_only in (False, True):
         with pytest.raises(StoreError, match=DAMAGED):
             store.open("toy", read_only=read_only)
+    assert left(store) == []
     store.delete("toy")
 
 
@@ -129,22 +119,22 @@ def test_a_file_of_another_size_or_kind_is_damage(built: Path, tmp_path: Path, w
     "path, token", [("../../escaped", None), ("/escaped", None), ("segments/../../../escaped", None), (None, "../x")]
 )
 def test_a_list_of_files_that_leads_out_of_the_folder_is_refused(
-    store: EdgeStore, path: str | None, token: str | None
+    filled: EdgeStore, path: str | None, token: str | None
 ) -> None:
     """A collection that somebody else made writes nowhere but where it is opened."""
-    folder = Path(store.location) / "toy"
+    folder = Path(filled.location) / "toy"
     manifest, content = read_content(folder, "toy")
     (known, file), *_ = content.files.items()
     file = StoredFile(token or file.token, file.size, file.checksum)
     write_content(folder, manifest, replace(content, files={path or known: file}))
     for read_only in (False, True):
         with pytest.raises(ManifestError, match="Restore it from a copy"):
-            store.open("toy", read_only=read_only)
+            filled.open("toy", read_only=read_only)
 
 
-def test_a_damaged_text_is_reported_when_it_is_read(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_text_is_reported_when_it_is_read(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The middle of large files has no checksum; damage there is reported when it is read, with what to do."""
-    found = (one for path, one in stored_bytes(store.location).items() if "payload_storage/page_0.dat" in path)
+    found = (one for path, one in stored_bytes(filled.location).items() if "payload_storage/page_0.dat" in path)
     file, start, end = next(found)
     with file.open("r+b") as opened:
         opened.seek(start + 4)
@@ -156,19 +146,19 @@ def test_a_damaged_text_is_reported_when_it_is_read(store: EdgeStore, monkeypatc
         return stored.checksum
 
     monkeypatch.setattr(edge_content, "_take_packed", taken)
-    collection = store.open("toy")
+    collection = filled.open("toy")
 
     with pytest.raises(StoreError, match=r"'toy' failed while reading it, its files look damaged .*Restore the folder"):
         list(collection.scroll())
 
 
-def test_foreign_files_are_left_out(store: EdgeStore) -> None:
+def test_foreign_files_are_left_out(filled: EdgeStore) -> None:
     """What another program adds to the files is not taken for the engine's."""
-    folder = Path(store.location) / "toy" / "files"
+    folder = Path(filled.location) / "toy" / "files"
     (folder / ".DS_Store").write_bytes(b"desktop")
     os.mkfifo(folder / "pipe")
 
-    assert store.open("toy").count() == 20
+    assert filled.open("toy").count() == 60
 
 
 EXIT = """
@@ -178,39 +168,28 @@ from pathlib import Path
 from edge_cases import many
 from pearl_qdrant.store.edge.store import EdgeStore
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
-collection.upsert(*many(1, start=20))
+collection.upsert(*many(1, start=60))
 """
 
 
-def test_a_program_closes_its_collections_at_exit(store: EdgeStore) -> None:
+def test_a_program_closes_its_collections_at_exit(filled: EdgeStore) -> None:
     """At exit open collections are closed properly, and nothing of the writer is left."""
-    subprocess.run([sys.executable, "-c", EXIT, store.location], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", EXIT, filled.location], check=True, cwd=ROOT)
 
-    assert not (Path(store.location) / "toy" / "work").exists()
-    assert store.open("toy").count() == 21
-
-
-def test_a_graph_keeps_its_answers(built: Path, tmp_path: Path) -> None:
-    """A copy of a closed collection with a graph gives the same answers."""
-    copy_files(built, tmp_path / "store")
-    store = EdgeStore(tmp_path / "store")
-    points, vectors, _ = many(700, dim=WIDE)
-    collection = store.open("toy")
-
-    assert nearest_names(collection, vectors[:50]) == [point.name for point in points[:50]]
-    store.close()
+    assert not (Path(filled.location) / "toy" / "work").exists()
+    assert filled.open("toy").count() == 61
 
 
 def test_a_shard_that_a_process_has_open_is_not_called_damaged(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the child of a killed load still has the files, the error says so, after a short wait."""
     monkeypatch.setattr(edge_lock, "WAIT_S", 0.0)
-    folder = store.open("toy")._folder
+    folder = filled.open("toy")._folder
     folder._keep()
     folder.release()
-    shard = edge_shard.load_shard(Path(store.location) / "toy" / "work" / "shard", "toy")
+    shard = edge_shard.load_shard(Path(filled.location) / "toy" / "work" / "shard", "toy")
 
     with pytest.raises(StoreLockedError, match="a writer that has not exited yet"):
-        store.open("toy")
+        filled.open("toy")
     shard.close()

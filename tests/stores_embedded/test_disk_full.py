@@ -17,7 +17,7 @@ from soak_chains import COLLECTION, Chain, EdgePlace, Ended, Lab, Run
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.store.edge import child_process as edge_process
-from pearl_qdrant.store.edge.lock import CollectionLock
+from pearl_qdrant.store.edge.folder import CollectionLock
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 

@@ -7,13 +7,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from edge_cases import WIDE, is_running, kill, manifest_of, many, nearest_names, python, taken_files, wait_until
-from small_disk import small_disk
 
 from pearl_qdrant.errors import StoreClosedError, StoreError
 from pearl_qdrant.store.edge import child_process as edge_process
@@ -103,7 +101,6 @@ def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:
     script = """
 import sys, time
 from pathlib import Path
-from pearl_qdrant.store.edge import bulk_writer as edge_bulk
 from pearl_qdrant.store.edge import collection as edge_collection
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
@@ -116,7 +113,7 @@ class Told(edge_process.EdgeProcess):
         print(job.task, self.pid, flush=True)
 
 edge_shard.INDEXING_THRESHOLD_KB = 160
-edge_bulk.EdgeProcess = edge_collection.EdgeProcess = Told
+edge_process.EdgeProcess = edge_collection.EdgeProcess = Told
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 with collection.writer() as writer:
     writer.write(*many(1000, dim=WIDE))
@@ -296,13 +293,3 @@ def test_points_written_after_finalize_are_found_and_reported(wide: EdgeCollecti
     assert wide.delete_entities(["E0", "E849"]) == 4
     assert (wide.count(), wide.status().indexed_vectors) == (1696, 1696)
     assert nearest_names(wide, vectors[2:-2:10]) == [point.name for point in points[2:-2:10]]
-
-
-# A full disk
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system."""
-    with small_disk(tmp_path / "disk", "180m") as folder:
-        yield folder

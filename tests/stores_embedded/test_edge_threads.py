@@ -13,19 +13,11 @@ from edge_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreFullError
 from pearl_qdrant.store.edge import folder as edge_folder
-from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge import store as edge
 from pearl_qdrant.store.edge.store import EdgeStore
 
 JOIN_S = 30.0  # far more than anything here takes: a thread that is still there hangs
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """An empty embedded store."""
-    opened = EdgeStore(tmp_path / "store")
-    yield opened
-    opened.close()
 
 
 class FailingShard:

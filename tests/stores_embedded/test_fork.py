@@ -20,7 +20,7 @@ from qdrant_double import QdrantDouble
 
 from pearl_qdrant.errors import StoreForkedError, StoreLockedError
 from pearl_qdrant.store.edge import folder as edge_folder
-from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
@@ -180,9 +180,9 @@ def test_a_fork_that_exits_leaves_files_and_lock_to_its_parent(tmp_path: Path, w
     assert EdgeStore(place).open("toy").count() == 40
 
 
-def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore) -> None:
-    """A forked process that leaves the load's block by an error does not stop the load of its parent."""
-    collection = store.create(manifest_of())
+@pytest.mark.parametrize("kind", ["embedded", "server"])
+def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore, kind: str) -> None:
+    """A forked process that leaves the load's block by an error neither stops nor awaits the load of its parent."""
     points, vectors, encodable = many(50)
 
     def leave() -> str:
@@ -194,14 +194,19 @@ def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore) -> None:
             return "refused"
         return "written"
 
-    with collection.writer() as writer:
-        writer.write(points[:20], vectors[:20], encodable[:20])
-        writer.flush()
-        told = in_child(leave)
-        writer.write(points[20:], vectors[20:], encodable[20:])
+    with QdrantDouble() as double:
+        remote = ServerStore.connect(double.url)
+        collection: Collection = (remote if kind == "server" else store).create(manifest_of())
+        with collection.writer() as writer:
+            writer.write(points[:20], vectors[:20], encodable[:20])
+            if kind == "embedded":
+                writer.flush()
+            told = in_child(leave)
+            writer.write(points[20:], vectors[20:], encodable[20:])
 
-    assert told == "refused"
-    assert nearest_names(collection, vectors) == [point.name for point in points]
+        assert told == "refused"
+        assert nearest_names(collection, vectors) == [point.name for point in points]
+        remote.close()
 
 
 def test_a_fork_may_open_a_store_of_its_own(store: EdgeStore, filled: EdgeCollection) -> None:
@@ -269,31 +274,6 @@ def test_a_fork_does_not_share_a_servers_connections(name: str) -> None:
         assert len(double.requests) == before
         collection.upsert(*many(3))
         assert collection.count() == 3
-        store.close()
-
-
-def test_a_fork_during_an_upload_leaves_the_upload_alone(name: str) -> None:
-    """A forked process that leaves the block of an upload sends nothing and does not wait for threads."""
-    with QdrantDouble() as double:
-        store = ServerStore.connect(double.url)
-        collection = store.create(manifest_of(name))
-        points, vectors, encodable = many(50)
-
-        def leave() -> str:
-            try:
-                writer.write(points, vectors, encodable)
-            except StoreForkedError:
-                writer.__exit__(None, None, None)
-                return "refused"
-            return "written"
-
-        with collection.writer() as writer:
-            writer.write(points[:20], vectors[:20], encodable[:20])
-            told = in_child(leave)
-            writer.write(points[20:], vectors[20:], encodable[20:])
-
-        assert told == "refused"
-        assert collection.count() == 50
         store.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 from store_cases import manifest_of
 
 from pearl_qdrant.errors import StoreError, StoreFullError
-from pearl_qdrant.store.edge import ledger
+from pearl_qdrant.store.edge import content as ledger
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 
@@ -59,7 +59,7 @@ def test_a_kept_ledger_is_adopted_after_a_crash(tmp_path: Path, collection: Coll
     """If a process dies between keeping a ledger and deleting its collection, opening it puts the ledger back."""
     collection.append_ledger([b"whole"])
     collection.close()
-    ledger.keep_ledger(tmp_path, "base")
+    ledger.retire_ledger(tmp_path, "base", keep=True)
     store = EdgeStore(tmp_path)
     with pytest.raises(FileNotFoundError):
         (tmp_path / "base" / ledger.LEDGER_FILE).stat()

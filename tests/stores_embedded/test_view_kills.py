@@ -7,73 +7,24 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from edge_cases import ROOT, copy_files, manifest_of, many, python, stored_files
+from edge_cases import ROOT, add, copy_files, left, manifest_of, many, python, stored_files
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import view as edge_places
-from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """An embedded store with one closed collection of 60 names."""
-    opened = EdgeStore(tmp_path / "store")
-    points, vectors, encodable = many(60)
-    with opened.create(manifest_of()).writer() as writer:
-        writer.write(points, vectors, encodable)
-    opened.close()
-    yield opened
-    opened.close()
-
-
-def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
-    """Write more names."""
-    collection.upsert(*many(n, start=start))
-
-
-def left(store: EdgeStore) -> list[str]:
-    """The folders of views in the store."""
-    return sorted(path.name for path in Path(store.location).glob(".view-*"))
-
 
 SCRIPT = """
 import sys
 from pathlib import Path
 from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import many
-collection = EdgeStore(Path(sys.argv[1])).open("toy", read_only=sys.argv[2] == "read")
-if sys.argv[2] == "write":
-    collection.upsert(*many(10, start=60))
+collection = EdgeStore(Path(sys.argv[1])).open("toy", read_only=True)
 print(collection.count(), flush=True)
 sys.stdin.read()
 """
-
-
-def test_a_killed_writer_leaves_what_it_committed(store: EdgeStore) -> None:
-    """After a kill, readers see all that was acknowledged; the next writer has it too, and cleans up."""
-    with python(SCRIPT, store.location, "write") as killed:
-        assert killed.stdout is not None
-        assert killed.stdout.readline() == "70\n"
-        reader = store.open("toy", read_only=True)
-        killed.kill()
-    assert reader.count() == 70
-    assert store.open("toy", read_only=True).count() == 70
-
-    writer = store.open("toy")
-    assert writer.count() == 70
-    assert not reader.is_outdated
-    add(writer, 70)
-    assert reader.is_outdated
-    assert store.open("toy", read_only=True).count() == 80
-    writer.close()
-    assert not (Path(store.location) / "toy" / "work").exists()
-    assert store.open("toy", read_only=True).count() == 80
 
 
 def kill_after(said: str, script: str, *words: str) -> None:
@@ -105,35 +56,35 @@ with collection.editing():
 """
 
 
-def test_a_killed_edit_is_undone(store: EdgeStore) -> None:
+def test_a_killed_edit_is_undone(filled: EdgeStore) -> None:
     """An edit that was killed half-way leaves nothing; what was committed before is there."""
-    kill_after("half", HALF, store.location, "edit")
-    reader = store.open("toy", read_only=True)
-    writer = store.open("toy")
-    for one in (reader, writer, store.open("toy", read_only=True)):
+    kill_after("half", HALF, filled.location, "edit")
+    reader = filled.open("toy", read_only=True)
+    writer = filled.open("toy")
+    for one in (reader, writer, filled.open("toy", read_only=True)):
         assert (one.count(), one.manifest.names, list(one.read_ledger())) == (70, 0, [b"one"])
     assert not reader.is_outdated
     add(writer, 70)
-    assert store.open("toy", read_only=True).count() == writer.count() == 80
+    assert filled.open("toy", read_only=True).count() == writer.count() == 80
     writer.close()
-    assert store.open("toy").count() == 80
+    assert filled.open("toy").count() == 80
 
 
-def test_a_killed_load_keeps_what_it_stored(store: EdgeStore) -> None:
+def test_a_killed_load_keeps_what_it_stored(filled: EdgeStore) -> None:
     """A load that was killed is not undone: it resumes. Until then readers see the state before it."""
-    kill_after("half", HALF, store.location, "load")
-    assert store.open("toy", read_only=True).count() == 70
-    writer = store.open("toy")
+    kill_after("half", HALF, filled.location, "load")
+    assert filled.open("toy", read_only=True).count() == 70
+    writer = filled.open("toy")
     assert writer.count() == 90
-    assert store.open("toy", read_only=True).count() == 70
+    assert filled.open("toy", read_only=True).count() == 70
     add(writer, 90)
-    assert store.open("toy", read_only=True).count() == 100
+    assert filled.open("toy", read_only=True).count() == 100
 
 
-def test_a_load_that_was_committed_is_not_resumed(store: EdgeStore) -> None:
+def test_a_load_that_was_committed_is_not_resumed(filled: EdgeStore) -> None:
     """A work folder that is older than what is current, as after a crash of the machine, is not taken for newer."""
-    folder = Path(store.location) / "toy"
-    writer = store.open("toy")
+    folder = Path(filled.location) / "toy"
+    writer = filled.open("toy")
     add(writer, 60)
     writer._folder._keep()
     copy_files(folder / "work", folder / "older")
@@ -141,7 +92,7 @@ def test_a_load_that_was_committed_is_not_resumed(store: EdgeStore) -> None:
     writer.close()
     (folder / "older").rename(folder / "work")
 
-    assert store.open("toy").count() == 80
+    assert filled.open("toy").count() == 80
 
 
 LOAD = """
@@ -158,24 +109,24 @@ with collection.writer() as writer:
 """
 
 
-def kill_a_load(store: EdgeStore) -> Path:
+def kill_a_load(filled: EdgeStore) -> Path:
     """Kill a load of 20 more names that are stored; returns its work folder."""
-    kill_after("stored", LOAD, store.location)
-    return Path(store.location) / "toy" / "work"
+    kill_after("stored", LOAD, filled.location)
+    return Path(filled.location) / "toy" / "work"
 
 
-def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(store: EdgeStore) -> None:
+def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(filled: EdgeStore) -> None:
     """What `pull --replace` brings stays, though the replaced collection had a load that was killed."""
-    kill_a_load(store)
-    with store.versions.moving("toy", wait_s=60):
-        with store.versions.create(manifest_of(), version="abc", made_by="pull").writer() as writer:
+    kill_a_load(filled)
+    with filled.moving("toy", wait_s=60):
+        with filled.create(manifest_of(), version="abc", made_by="pull").writer() as writer:
             writer.write(*many(5, start=500))
-        store.versions.open("toy", "abc").close()
-        for opened in store._opened[1:]:
+        filled.open("toy", version="abc").close()
+        for opened in filled._opened[1:]:
             opened.close()
-        store.versions.switch("toy", "abc")
-    store.close()
-    again = EdgeStore(Path(store.location))
+        filled.switch("toy", "abc")
+    filled.close()
+    again = EdgeStore(Path(filled.location))
     assert again.open("toy", read_only=True).count() == 5
     writer = again.open("toy")
     assert writer.count() == 5
@@ -184,44 +135,44 @@ def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(store: E
     again.close()
 
 
-def test_what_the_engine_left_of_a_replaced_file_is_not_stored(store: EdgeStore) -> None:
+def test_what_the_engine_left_of_a_replaced_file_is_not_stored(filled: EdgeStore) -> None:
     """Edge replaces a file by one in a hidden folder beside it; killed in between, it leaves that."""
-    work = kill_a_load(store)
+    work = kill_a_load(filled)
     segment = next((work / "shard" / "segments").iterdir())
     (segment / ".atomicwriteXYZ").mkdir()
     (segment / ".atomicwriteXYZ" / "tmpfile.tmp").write_text("{")
-    store.open("toy").close()
+    filled.open("toy").close()
 
-    assert store.open("toy", read_only=True).count() == 80
-    assert not [name for name in stored_files(store.location) if "atomicwrite" in name]
+    assert filled.open("toy", read_only=True).count() == 80
+    assert not [name for name in stored_files(filled.location) if "atomicwrite" in name]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "shard/edge_config.json"])
-def test_damage_to_a_killed_load_leads_back_to_what_was_committed(store: EdgeStore, name: str) -> None:
+def test_damage_to_a_killed_load_leads_back_to_what_was_committed(filled: EdgeStore, name: str) -> None:
     """The error names the folder to remove; without it, the collection is as it was before the load."""
-    work = kill_a_load(store)
+    work = kill_a_load(filled)
     (work / name).write_text("{")
     with pytest.raises(StoreError, match=rf"to go back to it, remove {work}"):
-        store.open("toy")
-    assert store.open("toy", read_only=True).count() == 60
+        filled.open("toy")
+    assert filled.open("toy", read_only=True).count() == 60
     shutil.rmtree(work)
-    assert store.open("toy").count() == 60
+    assert filled.open("toy").count() == 60
 
 
-def test_a_load_whose_collection_is_released_is_committed_at_its_end(store: EdgeStore) -> None:
+def test_a_load_whose_collection_is_released_is_committed_at_its_end(filled: EdgeStore) -> None:
     """The last handle may be closed while the writer still writes."""
-    collection = store.open("toy")
+    collection = filled.open("toy")
     with collection.writer() as writer:
         writer.write(*many(20, start=60))
         collection.close()
-    assert store.open("toy", read_only=True).count() == 80
+    assert filled.open("toy", read_only=True).count() == 80
 
 
 COMMIT = """
 import os, signal, sys
 from pathlib import Path
 from edge_cases import many
-from pearl_qdrant.store.edge import content, folder
+from pearl_qdrant.store.edge import content
 from pearl_qdrant.store.edge.store import EdgeStore
 
 def kill(*arguments, **keywords):
@@ -234,9 +185,9 @@ moment = sys.argv[2]
 if moment == "while files are stored":
     content.sync_folder = kill
 elif moment == "when they are stored":
-    folder.store_files = then_kill(folder.store_files)
+    content.store_files = then_kill(content.store_files)
 elif moment == "when it is current":
-    folder.write_content = then_kill(folder.write_content)
+    content.write_content = then_kill(content.write_content)
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 if moment == "before a change":
     kill()
@@ -248,63 +199,54 @@ collection.upsert(*many(10, start=60))
     "moment, n",
     [("before a change", 60), ("while files are stored", 60), ("when they are stored", 60), ("when it is current", 70)],
 )
-def test_a_kill_in_a_commit_leaves_the_state_before_or_after(store: EdgeStore, moment: str, n: int) -> None:
+def test_a_kill_in_a_commit_leaves_the_state_before_or_after(filled: EdgeStore, moment: str, n: int) -> None:
     """Readers and writers find all of a change or nothing of it, wherever in its commit a writer was killed."""
-    with python(COMMIT, store.location, moment) as killed:
+    with python(COMMIT, filled.location, moment) as killed:
         assert killed.wait() == -signal.SIGKILL
-    reader = store.open("toy", read_only=True)
-    writer = store.open("toy")
+    reader = filled.open("toy", read_only=True)
+    writer = filled.open("toy")
     assert (reader.count(), writer.count(), reader.is_outdated) == (n, n, False)
     add(writer, 70)
-    assert store.open("toy", read_only=True).count() == n + 10
+    assert filled.open("toy", read_only=True).count() == n + 10
     writer.close()
-    assert store.open("toy").count() == n + 10
-    store.close()
-    assert {path.name for path in (Path(store.location) / "toy").iterdir()} == {".lock", "manifest.json", "files"}
-    stored = set((Path(store.location) / "toy" / "files").iterdir())
-    assert stored == set(stored_files(store.location).values())
+    assert filled.open("toy").count() == n + 10
+    filled.close()
+    assert {path.name for path in (Path(filled.location) / "toy").iterdir()} == {".lock", "manifest.json", "files"}
+    stored = set((Path(filled.location) / "toy" / "files").iterdir())
+    assert stored == set(stored_files(filled.location).values())
 
 
-def test_the_view_of_a_killed_reader_is_removed_by_the_next(store: EdgeStore) -> None:
+def test_the_view_of_a_killed_reader_is_removed_by_the_next(filled: EdgeStore) -> None:
     """A folder that a killed process left goes with the next opening; that of a living one stays."""
-    with python(SCRIPT, store.location, "read") as living, python(SCRIPT, store.location, "read") as killed:
+    with python(SCRIPT, filled.location) as living, python(SCRIPT, filled.location) as killed:
         assert living.stdout is not None
         assert killed.stdout is not None
         assert (living.stdout.readline(), killed.stdout.readline()) == ("60\n", "60\n")
-        assert len(left(store)) == 2
+        assert len(left(filled)) == 2
         killed.kill()
         killed.wait()
-        store.open("toy", read_only=True).close()
-        assert len(left(store)) == 1
+        filled.open("toy", read_only=True).close()
+        assert len(left(filled)) == 1
         living.communicate("")
-    assert left(store) == []
+    assert left(filled) == []
 
 
 def test_a_view_that_is_being_made_is_not_taken_for_one_that_was_left(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another reader that opens just before a view has its lock leaves its folder alone."""
     lock = edge_places.portalocker.lock
 
     def late(*given: Any) -> None:
         monkeypatch.setattr(edge_places.portalocker, "lock", lock)
-        edge_places._remove_stale(Path(store.location), ".view-")
+        edge_places._remove_stale(Path(filled.location), ".view-")
         lock(*given)
 
     monkeypatch.setattr(edge_places.portalocker, "lock", late)
-    reader = store.open("toy", read_only=True)
+    reader = filled.open("toy", read_only=True)
     assert (reader._folder.path / ".lock").is_file()
     reader.close()
-    assert left(store) == []
-
-
-def test_a_removal_that_was_killed_is_finished(store: EdgeStore) -> None:
-    """A folder of which only the lock was left, since its removal was killed, goes with the next opening."""
-    folder = Path(store.location) / ".view-left"
-    folder.mkdir()
-    (folder / ".lock").touch()
-    store.open("toy", read_only=True).close()
-    assert left(store) == []
+    assert left(filled) == []
 
 
 # Several readers and a writer

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import digest, manifest_of, many, nearest_names, stored_bytes, stored_files
+from edge_cases import add, digest, left, manifest_of, many, nearest_names, stored_bytes, stored_files
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
@@ -22,26 +21,9 @@ N = 60
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """An embedded store with one closed collection of 60 names."""
-    opened = EdgeStore(tmp_path / "store")
-    points, vectors, encodable = many(N)
-    with opened.create(manifest_of()).writer() as writer:
-        writer.write(points, vectors, encodable)
-    opened.close()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def graph(monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph for the 60 names: its segment is compacted, so that most of its files are linked."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
-
-
-def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
-    """Write more names."""
-    collection.upsert(*many(n, start=start))
 
 
 def names(collection: EdgeCollection) -> set[str]:
@@ -49,14 +31,9 @@ def names(collection: EdgeCollection) -> set[str]:
     return {point.name for point in collection.scroll()}
 
 
-def left(store: EdgeStore) -> list[str]:
-    """The folders of views in the store."""
-    return sorted(path.name for path in Path(store.location).glob(".view-*"))
-
-
-def assert_only_current_files(store: EdgeStore) -> None:
+def assert_only_current_files(filled: EdgeStore) -> None:
     """Nothing is stored but what is current."""
-    assert set((Path(store.location) / "toy" / "files").iterdir()) == set(stored_files(store.location).values())
+    assert set((Path(filled.location) / "toy" / "files").iterdir()) == set(stored_files(filled.location).values())
 
 
 def digests(folder: Path) -> dict[str, tuple[str, int]]:
@@ -68,28 +45,28 @@ def digests(folder: Path) -> dict[str, tuple[str, int]]:
 # What a reader sees
 
 
-def test_readers_and_a_writer_have_a_collection_open_together(store: EdgeStore) -> None:
+def test_readers_and_a_writer_have_a_collection_open_together(filled: EdgeStore) -> None:
     """Two readers and the writer work side by side; a reader sees the state at its opening, a later one the newer."""
-    first = store.open("toy", read_only=True)
-    writer = store.open("toy")
-    second = store.open("toy", read_only=True)
+    first = filled.open("toy", read_only=True)
+    writer = filled.open("toy")
+    second = filled.open("toy", read_only=True)
     add(writer, N)
-    third = store.open("toy", read_only=True)
+    third = filled.open("toy", read_only=True)
 
     assert [one.count() for one in (first, second, writer, third)] == [N, N, N + 10, N + 10]
     assert [one.is_outdated for one in (first, second, writer, third)] == [True, True, False, False]
 
 
-def test_a_reader_answers_as_the_writer(store: EdgeStore) -> None:
+def test_a_reader_answers_as_the_writer(filled: EdgeStore) -> None:
     """After additions, replacements and deletions a reader finds the same names with the same scores as the writer."""
-    writer = store.open("toy")
+    writer = filled.open("toy")
     add(writer, N, 200)
     points, vectors, encodable = many(20, start=5)
     writer.upsert(points, -vectors, encodable)
     writer.delete_entities(["E3", "E40"])
     writer.delete_points({points[1].id})
     writer.replace_payloads([points[4]])
-    reader = store.open("toy", read_only=True)
+    reader = filled.open("toy", read_only=True)
 
     _, queries, _ = many(50, start=1000)
     rows = ngram_rows([f"name {i}" for i in range(50)])
@@ -103,11 +80,11 @@ def test_a_reader_answers_as_the_writer(store: EdgeStore) -> None:
     assert reader.find(entity_ids=["E41"], limit=9) == writer.find(entity_ids=["E41"], limit=9)
 
 
-def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None) -> None:
+def test_a_reader_of_a_graph_answers_as_the_writer(filled: EdgeStore, graph: None) -> None:
     """A collection with a graph is read through links to its files; deletions by the writer do not show through."""
-    writer = store.open("toy")
+    writer = filled.open("toy")
     writer.finalize()
-    before = store.open("toy", read_only=True)
+    before = filled.open("toy", read_only=True)
     _, queries, _ = many(N)
     assert before.status() == writer.status()
     assert before.search(queries, limit=3) == writer.search(queries, limit=3)
@@ -116,26 +93,26 @@ def test_a_reader_of_a_graph_answers_as_the_writer(store: EdgeStore, graph: None
     writer.delete_entities(["E1", "E2"])
     writer.close()
     assert before.search(queries, limit=3) == kept
-    after = store.open("toy", read_only=True)
+    after = filled.open("toy", read_only=True)
     assert after.count() == N - 4
     assert "name 2" in nearest_names(before, queries)
     assert "name 2" not in nearest_names(after, queries)
 
 
 def test_a_commit_stores_what_changed_and_waits_for_the_disk_only_for_that(
-    store: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
+    filled: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small change takes one more file: it is synced, with its folder, the pointer and the folder of that."""
-    writer = store.open("toy")
+    writer = filled.open("toy")
     writer.finalize()
     add(writer, N)
-    before = stored_files(store.location)
+    before = stored_files(filled.location)
     synced: list[int] = []
     fsync = os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (fsync(file), synced.append(1)))
     add(writer, N + 10)
 
-    after = stored_files(store.location)
+    after = stored_files(filled.location)
     assert len(set(after.values()) - set(before.values())) == 1
     assert sum(after[one] == file for one, file in before.items()) > 50
     assert len(synced) == 4
@@ -145,114 +122,103 @@ def test_a_commit_stores_what_changed_and_waits_for_the_disk_only_for_that(
 
 
 def test_the_space_of_older_states_is_given_back(
-    store: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
+    filled: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that share one with many that are out of date are stored again, so that little is kept in vain."""
     monkeypatch.setattr(edge_content, "_SMALL_BYTES", 0)
-    writer = store.open("toy")
+    writer = filled.open("toy")
     add(writer, N, 400)
     writer.finalize()
     for i in range(5):
         writer.delete_entities([f"E{i}"])
         add(writer, 1000 + 10 * i)
 
-    stored = stored_bytes(store.location).values()
+    stored = stored_bytes(filled.location).values()
     n_current = sum(end - start for _, start, end in stored)
     assert sum(file.stat().st_size for file in {file for file, _, _ in stored}) < 2.5 * n_current
-    assert_only_current_files(store)
+    assert_only_current_files(filled)
 
 
-def test_what_is_edited_together_is_seen_together(store: EdgeStore) -> None:
+def test_what_is_edited_together_is_seen_together(filled: EdgeStore) -> None:
     """Changes in one block of edits, inner blocks included, are one change for readers."""
-    writer = store.open("toy")
-    before = store.open("toy", read_only=True)
+    writer = filled.open("toy")
+    before = filled.open("toy", read_only=True)
     with writer.editing():
         add(writer, N)
         with writer.editing():
             writer.delete_entities(["E0"])
-        assert store.open("toy", read_only=True).count() == N
+        assert filled.open("toy", read_only=True).count() == N
         assert not before.is_outdated
 
     assert before.is_outdated
-    assert store.open("toy", read_only=True).count() == N + 8
+    assert filled.open("toy", read_only=True).count() == N + 8
 
 
-def test_a_load_is_seen_when_it_ends(store: EdgeStore) -> None:
+def test_a_load_is_seen_when_it_ends(filled: EdgeStore) -> None:
     """During a load readers see the collection as it was, manifest included."""
-    writer = store.open("toy")
-    reader = store.open("toy", read_only=True)
+    writer = filled.open("toy")
+    reader = filled.open("toy", read_only=True)
     with writer.editing():
         with writer.writer() as load:
             load.write(*many(30, start=N))
             load.flush()
             writer.write_checkpoint(Checkpoint(input="x", digest="y", entities=3))
-            during = store.open("toy", read_only=True)
+            during = filled.open("toy", read_only=True)
             assert (during.count(), during.manifest.checkpoints) == (N, ())
         assert not reader.is_outdated
     assert reader.is_outdated
-    after = store.open("toy", read_only=True)
+    after = filled.open("toy", read_only=True)
     assert (after.count(), len(after.manifest.checkpoints)) == (N + 30, 1)
 
 
-def test_a_reader_has_the_ledger_of_its_state(store: EdgeStore) -> None:
+def test_a_reader_has_the_ledger_of_its_state(filled: EdgeStore) -> None:
     """Learned names that are committed later are not read."""
-    writer = store.open("toy")
+    writer = filled.open("toy")
     writer.append_ledger([b"one", b"two"])
-    reader = store.open("toy", read_only=True)
+    reader = filled.open("toy", read_only=True)
     writer.append_ledger([b"three"])
 
     assert list(reader.read_ledger()) == [b"one", b"two"]
-    assert list(store.open("toy", read_only=True).read_ledger()) == [b"one", b"two", b"three"]
+    assert list(filled.open("toy", read_only=True).read_ledger()) == [b"one", b"two", b"three"]
 
 
 # What it leaves
 
 
-def test_a_reader_changes_nothing(store: EdgeStore, graph: None) -> None:
+def test_a_reader_changes_nothing(filled: EdgeStore, graph: None) -> None:
     """Opening, searching and closing a view changes no file of the collection and takes no lock."""
-    store.open("toy").finalize()
-    store.close()
-    folder = Path(store.location) / "toy"
+    filled.open("toy").finalize()
+    filled.close()
+    folder = Path(filled.location) / "toy"
     before = digests(folder)
-    reader = store.open("toy", read_only=True)
+    reader = filled.open("toy", read_only=True)
     _, queries, _ = many(N)
     reader.search(queries, limit=3, types=["ORG"])
     assert (folder / ".lock").read_bytes() == b""
     reader.close()
 
     assert digests(folder) == before
-    assert left(store) == []
+    assert left(filled) == []
 
 
-def test_a_view_goes_with_its_handle(store: EdgeStore) -> None:
+def test_a_view_goes_with_its_handle(filled: EdgeStore) -> None:
     """The folder of a view is removed when it is closed, or no longer used; then it cannot be used."""
-    reader = store.open("toy", read_only=True)
-    other = store.open("toy", read_only=True)
-    assert len(left(store)) == 2
+    reader = filled.open("toy", read_only=True)
+    other = filled.open("toy", read_only=True)
+    assert len(left(filled)) == 2
     reader.close()
     reader.close()
     del other
-    assert left(store) == []
+    assert left(filled) == []
     with pytest.raises(StoreClosedError):
         reader.count()
 
 
-def test_a_writer_leaves_what_is_current(store: EdgeStore) -> None:
-    """A writer works in a folder of its own, which goes when it closes; then there are the current files alone."""
-    folder = Path(store.location) / "toy"
-    writer = store.open("toy")
-    add(writer, N)
-    assert (folder / "work").is_dir()
-    writer.close()
-    assert not (folder / "work").exists()
-    assert_only_current_files(store)
-
-
-def test_opening_and_closing_without_a_change_writes_nothing(store: EdgeStore) -> None:
+def test_opening_and_closing_without_a_change_writes_nothing(filled: EdgeStore) -> None:
     """A collection that is opened for writing, searched and closed has the same files."""
-    folder = Path(store.location) / "toy"
+    folder = Path(filled.location) / "toy"
     before = digests(folder)
-    writer = store.open("toy")
+    writer = filled.open("toy")
     _, queries, _ = many(3)
     writer.search(queries, limit=3, types=["ORG"])
     writer.close()
@@ -262,9 +228,9 @@ def test_opening_and_closing_without_a_change_writes_nothing(store: EdgeStore) -
 # What it refuses
 
 
-def test_a_reader_refuses_changes(store: EdgeStore) -> None:
+def test_a_reader_refuses_changes(filled: EdgeStore) -> None:
     """Each change of a read-only collection is an error that says what to do."""
-    reader = store.open("toy", read_only=True)
+    reader = filled.open("toy", read_only=True)
     points, vectors, encodable = many(1)
     changes = [
         lambda: reader.upsert(points, vectors, encodable),
@@ -283,24 +249,24 @@ def test_a_reader_refuses_changes(store: EdgeStore) -> None:
     assert reader.count() == N
 
 
-def test_a_missing_collection_is_the_usual_error(store: EdgeStore) -> None:
+def test_a_missing_collection_is_the_usual_error(filled: EdgeStore) -> None:
     """Reading a collection that does not exist, or was deleted, names those that do; an open view goes on."""
     with pytest.raises(CollectionNotFoundError, match="there are: toy"):
-        store.open("other", read_only=True)
-    reader = store.open("toy", read_only=True)
-    store.delete("toy")
+        filled.open("other", read_only=True)
+    reader = filled.open("toy", read_only=True)
+    filled.delete("toy")
     assert reader.is_outdated
     assert np.isfinite(reader.count())
     with pytest.raises(CollectionNotFoundError):
-        store.open("toy", read_only=True)
-    store.create(manifest_of()).close()
+        filled.open("toy", read_only=True)
+    filled.create(manifest_of()).close()
     assert reader.is_outdated
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_fork_leaves_the_view_to_its_parent(store: EdgeStore) -> None:
+def test_a_fork_leaves_the_view_to_its_parent(filled: EdgeStore) -> None:
     """A forked process may neither use nor remove the view of its parent."""
-    reader = store.open("toy", read_only=True)
+    reader = filled.open("toy", read_only=True)
     child = os.fork()
     if not child:
         try:
@@ -312,4 +278,4 @@ def test_a_fork_leaves_the_view_to_its_parent(store: EdgeStore) -> None:
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert reader.count() == N
-    assert len(left(store)) == 1
+    assert len(left(filled)) == 1

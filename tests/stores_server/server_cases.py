@@ -20,21 +20,14 @@ def manifest_of(name: str = NAME, *, dim: int = DIM) -> Manifest:
     return Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:aa", dim=dim, has_head=False)
 
 
-def points_of(n: int, *, description: str | None = None) -> tuple[list[NamePoint], FloatArray, BoolArray]:
+def points_of(
+    n: int, *, start: int = 0, description: str | None = None
+) -> tuple[list[NamePoint], FloatArray, BoolArray]:
     """Make points with one name for each entity and random unit vectors."""
-    vectors = np.random.default_rng(0).normal(size=(n, DIM)).astype(np.float32)
+    vectors = np.random.default_rng(start).normal(size=(n, DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    made = [
-        NamePoint(
-            kb="test",
-            entity_id=f"E{i}",
-            name=f"n{i}",
-            canonical_name=f"n{i}",
-            is_canonical=True,
-            description=description,
-        )
-        for i in range(n)
-    ]
+    numbers = range(start, start + n)
+    made = [NamePoint("test", f"E{i}", f"n{i}", f"n{i}", True, description=description) for i in numbers]
     return made, vectors, np.ones(n, dtype=np.bool_)
 
 

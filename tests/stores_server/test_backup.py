@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from qdrant_double import QdrantDouble
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="the commands of the docs use curl")
-
-
-@pytest.fixture
-def double() -> Iterator[QdrantDouble]:
-    """A server."""
-    with QdrantDouble() as double:
-        yield double
 
 
 def commands(title: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,6 @@ NAMES = ("shard_number", "replication_factor", "write_consistency_factor")
 
 
 @pytest.fixture
-def double() -> Iterator[QdrantDouble]:
-    """A server."""
-    with QdrantDouble() as double:
-        yield double
-
-
-@pytest.fixture
 def base(tmp_path: Path) -> Path:
     """A base of one entity."""
     path = tmp_path / "base.tsv"
@@ -27,20 +19,17 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
-def test_shards_and_replicas_are_set(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:
-    """`ingest --shards 6 --replicas 2` creates the collection with these settings."""
-    options = ("--shards", "6", "--replicas", "2")
+@pytest.mark.parametrize(
+    "options, created", [(("--shards", "6", "--replicas", "2"), [6, 2]), ((), [])], ids=["set", "default"]
+)
+def test_shards_and_replicas_are_set(
+    double: QdrantDouble, run: Run, base: Path, model: Path, options: tuple[str, ...], created: list[int]
+) -> None:
+    """`ingest` sends the given settings alone, so that the cluster's defaults apply to the rest."""
     outcome = run("ingest", str(base), "--model", str(model), "--store", double.url, *options)
 
     assert outcome.status == 0, outcome.err
-    assert [double.created["base"].get(name) for name in NAMES] == [6, 2, None]
-
-
-def test_by_default_the_server_decides(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:
-    """Without the options the request has no shard settings, so the cluster's defaults apply."""
-    assert run("ingest", str(base), "--model", str(model), "--store", double.url).status == 0
-
-    assert not double.created["base"].keys() & set(NAMES)
+    assert [double.created["base"][name] for name in NAMES if name in double.created["base"]] == created
 
 
 def test_a_collection_that_exists_keeps_its_shards(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:

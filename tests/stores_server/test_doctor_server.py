@@ -66,48 +66,29 @@ def test_a_server_that_is_too_old_is_refused(run: Run, double: QdrantDouble) -> 
     assert "1.16 or later is needed" in outcome.err
 
 
-def test_a_read_only_key_is_reported(run: Run, double: QdrantDouble) -> None:
-    """With a read-only key I learn that I can link but not ingest."""
-    double.read_only = True
-    state, found = doctor(run, double)["key"]
-
-    assert state == "note"
-    assert "read, not write" in found
+QUERY_100 = {"max_query_limit": 100}
 
 
-def test_limits_of_strict_mode_are_shown(run: Run, double: QdrantDouble) -> None:
-    """The limits of strict mode of a collection are listed."""
-    double.limits = {"max_query_limit": 100}
+@pytest.mark.parametrize(
+    "setting, value, check, finding",
+    [
+        ("read_only", True, "key", "may read, not write: enough to link, not to ingest, add or calibrate"),
+        (
+            "limits",
+            {"max_query_limit": 100},
+            "strict mode",
+            "base: requests keep to the limits of strict mode (query 100)",
+        ),
+    ],
+    ids=["read-only key", "limits"],
+)
+def test_what_a_server_does_not_allow_is_noted(
+    run: Run, double: QdrantDouble, setting: str, value: object, check: str, finding: str
+) -> None:
+    """With a read-only key I learn that I can link but not ingest; limits of strict mode are listed."""
+    setattr(double, setting, value)
 
-    assert doctor(run, double)["strict mode"] == (
-        "note",
-        "base: requests keep to the limits of strict mode (query 100)",
-    )
-
-
-def test_missing_nodes_and_replicas_fail(run: Run, double: QdrantDouble) -> None:
-    """An unreachable node and a dead replica of a cluster are named, and the exit status is 1."""
-    peers = {"1": {"uri": "http://qdrant-1:6335/"}, "2": {"uri": "http://qdrant-2:6335/"}}
-    raft = {"term": 1, "commit": 1, "pending_operations": 0, "leader": 1, "role": "Leader", "is_voter": True}
-    double.cluster = {
-        "status": "enabled",
-        "peer_id": 1,
-        "peers": peers,
-        "raft_info": raft,
-        "consensus_thread_status": {"consensus_thread_status": "working", "last_update": "2026-11-22T00:00:00Z"},
-        "message_send_failures": {"http://qdrant-2:6335/": {"count": 3}},
-    }
-    double.replica_states = ["Active", "Dead"]
-    outcome = run("doctor", "--json", "--store", double.url)
-    found = checks(outcome)
-
-    assert outcome.status == 1
-    assert found["nodes"][0] == "fail"
-    assert "http://qdrant-2:6335/" in found["nodes"][1]
-    assert found["replicas"] == (
-        "fail",
-        "base: shard 1 on node 2 is Dead. Start the nodes again; the replicas then recover.",
-    )
+    assert doctor(run, double)[check] == ("note", finding)
 
 
 def test_a_server_that_hangs_is_tried_once(run: Run, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,13 +34,6 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def double() -> Iterator[QdrantDouble]:
-    """A server without TLS."""
-    with QdrantDouble() as double:
-        yield double
-
-
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
     """An authority that no machine trusts."""
@@ -66,7 +59,7 @@ def encrypted(authority: trustme.CA) -> Iterator[QdrantDouble]:
 
 def test_a_private_authority_is_trusted_when_it_is_named(encrypted: QdrantDouble, ca_file: Path) -> None:
     """A server with a certificate of my company's authority works with the authority's file, and only with it."""
-    trusting = ServerStore.connect(encrypted.url, api_key="secret", ca_file=str(ca_file))
+    trusting = ServerStore.connect(encrypted.url, ServerAccess("secret", ca_file=str(ca_file)))
     assert trusting.collections() == []
     assert encrypted.headers["api-key"] == "secret"
     trusting.close()
@@ -84,15 +77,15 @@ def test_a_file_that_holds_no_certificate_is_named(tmp_path: Path) -> None:
         if content is not None:
             path.write_text(content, encoding="utf-8")
         with pytest.raises(SettingsError, match=r"ca\.pem.*PEM"):
-            ServerStore.connect("https://q:6333", ca_file=str(path))
+            ServerStore.connect("https://q:6333", ServerAccess(ca_file=str(path)))
 
 
 def test_a_key_goes_over_plain_http_only_where_that_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
     """Inside a compose network I can allow the key without TLS; one warning is logged, without the key."""
     with pytest.raises(SettingsError, match="PEARL_QDRANT_ALLOW_PLAIN_HTTP=1"):
-        ServerStore.connect("http://qdrant:6333", api_key="secret")
+        ServerStore.connect("http://qdrant:6333", ServerAccess("secret"))
     with caplog.at_level(logging.WARNING):
-        ServerStore.connect("http://qdrant:6333", api_key="secret", allow_plain_http=True).close()
+        ServerStore.connect("http://qdrant:6333", ServerAccess("secret", allow_plain_http=True)).close()
 
     (record,) = caplog.records
     assert "plain HTTP to qdrant" in record.getMessage()
@@ -102,9 +95,9 @@ def test_a_key_goes_over_plain_http_only_where_that_is_allowed(caplog: pytest.Lo
 def test_there_is_no_warning_without_a_risk(caplog: pytest.LogCaptureFixture) -> None:
     """Without a key, with TLS, or on this machine, allowing plain HTTP logs no warning."""
     with caplog.at_level(logging.WARNING):
-        ServerStore.connect("http://qdrant:6333", allow_plain_http=True).close()
-        ServerStore.connect("https://qdrant:6333", api_key="secret", allow_plain_http=True).close()
-        ServerStore.connect("http://localhost:6333", api_key="secret", allow_plain_http=True).close()
+        ServerStore.connect("http://qdrant:6333", ServerAccess(allow_plain_http=True)).close()
+        ServerStore.connect("https://qdrant:6333", ServerAccess("secret", allow_plain_http=True)).close()
+        ServerStore.connect("http://localhost:6333", ServerAccess("secret", allow_plain_http=True)).close()
 
     assert not caplog.records
 
@@ -124,21 +117,13 @@ def test_the_linker_reads_store_and_key_from_the_environment(
     assert double.headers["api-key"] == "given"
 
 
-def test_the_linker_reads_the_authority_from_the_environment(
-    encrypted: QdrantDouble, ca_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TLS with my own authority needs no code, only PEARL_QDRANT_CA."""
-    monkeypatch.setenv("PEARL_QDRANT_CA", str(ca_file))
-
-    with pytest.raises(CollectionNotFoundError):
-        EntityLinker.open("base", store=encrypted.url)
-
-
-def test_the_command_line_reads_the_same(
+def test_linker_and_command_line_read_the_authority_from_the_environment(
     encrypted: QdrantDouble, ca_file: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commands use key and authority of the environment too."""
+    """TLS with my own authority needs no code, only PEARL_QDRANT_CA; commands use the key of the environment too."""
     monkeypatch.setenv("PEARL_QDRANT_CA", str(ca_file))
+    with pytest.raises(CollectionNotFoundError):
+        EntityLinker.open("base", store=encrypted.url)
     monkeypatch.setenv("QDRANT_API_KEY", "secret")
     outcome = run("collections", "list", "--store", encrypted.url)
 
@@ -158,7 +143,7 @@ def test_empty_variables_count_as_absent() -> None:
 def test_answers_are_only_compressed_on_request(double: QdrantDouble) -> None:
     """Compressed answers stall for 40 ms on a kept-alive connection, so they are requested only if I ask for them."""
     for compress, n_compressed in ((False, 0), (True, 4)):
-        store = ServerStore.connect(double.url, compress=compress)
+        store = ServerStore.connect(double.url, ServerAccess(compress=compress))
         assert [store.collections() for _ in range(3)] == [[], [], []]  # and one for the version
         store.close()
         assert double.n_compressed == n_compressed

@@ -14,20 +14,12 @@ from qdrant_double_http import Fault
 
 from pearl_qdrant.errors import PearlQdrantError, StoreError
 from pearl_qdrant.lexical.ngrams import ngram_rows
-from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.indexing import Indexing
+from pearl_qdrant.store.server.collection import Indexing, ServerCollection
+from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
 
 ANY = r".*"
 NAMES = ["name 1", "name 2"]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[QdrantDouble]:
-    """One server for all tests of this file."""
-    with QdrantDouble() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -13,18 +13,20 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import httpx
 import pytest
 from double_fixtures import QUICK, connect
 from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 from server_cases import ANY, DIM, NAME, ids_in, load, manifest_of, points_of
 
 from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError, StoreUnavailableError
-from pearl_qdrant.store.retry import GaveUpError, RetryPolicy
-from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection
-from pearl_qdrant.store.server.errors import retry_after_s
+from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.errors import GaveUpError, RetryPolicy, retry_after_s
 from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.versions import MANIFEST_KEY
 
 
 def http_date(seconds_ahead: float) -> str:
@@ -213,10 +215,10 @@ def test_a_cancelled_wait_ends_at_once() -> None:
 
     def fail() -> None:
         tries.append(1)
-        raise ConnectionError("down")
+        raise ResponseHandlingException(httpx.ReadTimeout("down"))
 
     with pytest.raises(GaveUpError, match=r"gave up after 1 tries.*down"):
-        waits_for_ever.call(fail, lambda error: True, on_wait=lambda *_: cancelled.set(), cancelled=cancelled)
+        waits_for_ever.call(fail, on_wait=lambda *_: cancelled.set(), cancelled=cancelled)
     assert len(tries) == 1
 
 
@@ -233,14 +235,14 @@ def test_a_failure_that_was_tried_again_keeps_nothing_alive(cancels: bool) -> No
         def request() -> None:
             if not failed:
                 failed.append(True)
-                raise ConnectionError(held)
+                raise ResponseHandlingException(httpx.ReadTimeout(repr(held)))
 
         def stop(*_: object) -> None:
             if cancels:
                 cancelled.set()
 
         with contextlib.suppress(GaveUpError):
-            RetryPolicy(first_wait_s=0.001).call(request, lambda error: True, on_wait=stop, cancelled=cancelled)
+            RetryPolicy(first_wait_s=0.001).call(request, on_wait=stop, cancelled=cancelled)
         return weakref.ref(held)
 
     gc.collect()

@@ -18,9 +18,9 @@ from pearl_qdrant.errors import (
     StoreFullError,
     StoreRejectedError,
 )
-from pearl_qdrant.store.server.collection import MANIFEST_KEY, ServerCollection
-from pearl_qdrant.store.server.indexing import LOAD_KEY
+from pearl_qdrant.store.server.collection import LOAD_KEY, ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.versions import MANIFEST_KEY
 
 
 def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:

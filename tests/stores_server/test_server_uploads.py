@@ -15,8 +15,8 @@ from qdrant_double_http import POINTS, Fault
 from server_cases import DIM, NAME, ids_in, load, manifest_of, points_of
 
 from pearl_qdrant.errors import StoreRejectedError
-from pearl_qdrant.store.retry import RetryPolicy
 from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import check_points, cut_batches, join
 
@@ -72,7 +72,7 @@ def test_a_point_too_large_on_its_own_is_named(double: QdrantDouble, collection:
 
 
 def test_an_error_of_a_load_is_raised_by_all_later_writes(double: QdrantDouble, collection: ServerCollection) -> None:
-    """If a batch fails, the next write or flush raises the error, and so does each one after it."""
+    """If a batch fails, the next write or flush raises the error, and so does each one after it; or the block's end."""
     points, vectors, encodable = points_of(10)
     double.faults = [Fault("status", status=422, error="poison")]
 
@@ -86,20 +86,11 @@ def test_an_error_of_a_load_is_raised_by_all_later_writes(double: QdrantDouble, 
 
     with pytest.raises(StoreRejectedError, match="poison"):
         load_on()
-
-    assert collection.count() == 0
-
-
-def test_leaving_a_load_normally_reports_its_last_error(double: QdrantDouble, collection: ServerCollection) -> None:
-    """An error of the last batch is raised at the end of the block."""
-
-    def load_last() -> None:
-        with collection.writer() as writer:
-            writer.write(*points_of(10))
-
     double.faults = [Fault("status", status=422, error="poison")]
     with pytest.raises(StoreRejectedError, match="poison"):
-        load_last()
+        load(collection, 10)
+
+    assert collection.count() == 0
 
 
 def test_stopping_a_load_does_not_wait_for_a_dead_server(double: QdrantDouble, collection: ServerCollection) -> None:

@@ -10,21 +10,16 @@ import threading
 from collections.abc import Iterator
 
 import httpx
-import numpy as np
 import pytest
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
+from server_cases import manifest_of, points_of
 
-from pearl_qdrant.encoder.protocol import ModelInfo
-from pearl_qdrant.errors import ShardUnavailableError, StoreError, StoreRejectedError, StoreUnavailableError
-from pearl_qdrant.store.open import open_store
-from pearl_qdrant.store.retry import RetryPolicy
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.errors import StoreError, StoreRejectedError
 from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
-
-INFO = ModelInfo("m", "sha256:0", 4, "mean", "", has_head=False, device="cpu", runtime="onnx", precision="fp32")
 
 
 @pytest.fixture
@@ -39,18 +34,6 @@ def quick(wait_s: float = 20.0) -> RetryPolicy:
     return RetryPolicy(first_wait_s=0.01, max_wait_s=0.05, budget_s=wait_s, connect_budget_s=wait_s)
 
 
-def create(double: QdrantDouble, policy: RetryPolicy) -> tuple[ServerStore, ServerCollection]:
-    """An empty collection, opened with this policy."""
-    store = ServerStore.connect(double.url, retry=policy)
-    return store, store.create(Manifest.for_model(INFO, collection="base", kb="base"))
-
-
-def points(n: int, start: int = 0) -> tuple[list[NamePoint], np.ndarray, np.ndarray]:
-    """`n` points with vectors."""
-    made = [NamePoint("base", f"E{i}", f"n{i}", f"n{i}", True) for i in range(start, start + n)]
-    return made, np.random.default_rng(0).standard_normal((n, 4)).astype(np.float32), np.ones(n, dtype=np.bool_)
-
-
 def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
     """If a server restarts during a load, no name is lost, and one warning is logged."""
     store, collection = create(double, quick(300.0))
@@ -61,7 +44,7 @@ def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: p
         double.start()
 
     with caplog.at_level(logging.WARNING), collection.writer() as writer:
-        writer.write(*points(300))
+        writer.write(*points_of(300))
         writer.flush()
         double.stop()
         waiting = threading.Thread(target=restart)
@@ -74,7 +57,7 @@ def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: p
                 refused.set()
 
         collection._connection._log_waiting = say  # type: ignore[method-assign]
-        writer.write(*points(300, start=300))
+        writer.write(*points_of(300, start=300))
         writer.flush()
         waiting.join()
 
@@ -103,21 +86,17 @@ def test_a_single_link_waits_for_a_busy_server(double: QdrantDouble) -> None:
     store.close()
 
 
+def create(double: QdrantDouble, policy: RetryPolicy) -> tuple[ServerStore, ServerCollection]:
+    """An empty collection, opened with this policy."""
+    store = ServerStore.connect(double.url, retry=policy)
+    return store, store.create(manifest_of())
+
+
 def nobody_listens() -> str:
     """Return a URL of this machine where nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"
-
-
-def test_a_store_that_need_not_wait_does_not(double: QdrantDouble) -> None:
-    """Without a wait there is one try."""
-    store = open_store(nobody_listens(), wait_s=0)
-    with pytest.raises(StoreUnavailableError) as caught:
-        store.collections()
-    store.close()
-
-    assert caught.value.tries == 1
 
 
 def test_ingest_waits_as_long_as_its_option_says(run: Run, tmp_path: object, model: object) -> None:
@@ -153,35 +132,6 @@ def test_a_search_that_a_replica_can_answer_is_retried_at_once(double: QdrantDou
     double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY)]
 
     assert collection.count() == 0
-    store.close()
-
-
-def test_an_unreachable_shard_is_named(double: QdrantDouble) -> None:
-    """If a node of a cluster is down, the error names collection and node, and does not tell me to start a server."""
-    store, collection = create(double, RetryPolicy(tries=3, first_wait_s=0.001, max_wait_s=0.001))
-    double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY) for _ in range(3)]
-
-    with pytest.raises(ShardUnavailableError, match=r"shard of collection 'base' .*qdrant-2:6335.*2 replicas") as e:
-        collection.count()
-    assert "docker compose" not in str(e.value)
-    store.close()
-
-
-@pytest.mark.slow
-def test_a_load_waits_for_a_server_as_ingest_does(double: QdrantDouble) -> None:
-    """With the real waits of `ingest`, no name is lost if a server is down for 20 s."""
-    store, collection = create(double, RetryPolicy.waiting(600.0))
-    back = threading.Timer(20.0, double.start)
-    with collection.writer() as writer:
-        writer.write(*points(300))
-        writer.flush()
-        double.stop()
-        back.start()
-        writer.write(*points(300, start=300))
-        writer.flush()
-    back.join()
-
-    assert collection.count() == 600
     store.close()
 
 

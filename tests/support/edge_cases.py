@@ -18,8 +18,9 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.content import FILES_FOLDER, read_content, take_files
-from pearl_qdrant.store.edge.placing import copy_file, list_files
+from pearl_qdrant.store.edge.content import FILES_FOLDER, copy_file, list_files, read_content, take_files
+from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 WIDE = 64
@@ -61,7 +62,7 @@ def stored_bytes(location: str | Path, name: str = "toy") -> dict[str, tuple[Pat
     """Where in it the bytes of each current file are that are not zero: file, start and end; for those with any."""
     files, found = read_content(Path(location) / name, name)[1].files, {}
     for one, file in stored_files(location, name).items():
-        n = files[one].size if files[one].spans is None else files[one].n_packed
+        n = files[one].size if files[one].spans is None else sum(n for _, n in files[one].spans)
         if n:
             found[one] = (file, files[one].start, files[one].start + n)
     return found
@@ -119,7 +120,17 @@ def digest(file: Path) -> str:
             start += len(buffer)
 
 
-def nearest_names(collection: EdgeCollection, vectors: FloatArray) -> list[str]:
+def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
+    """Write more names."""
+    collection.upsert(*many(n, start=start))
+
+
+def left(store: EdgeStore) -> list[str]:
+    """The folders of views in a store."""
+    return sorted(path.name for path in Path(store.location).glob(".view-*"))
+
+
+def nearest_names(collection: Collection, vectors: FloatArray) -> list[str]:
     """Name of the nearest point of each vector."""
     return [hits[0].point.name for hits in collection.search(vectors, limit=1)]
 

@@ -17,13 +17,13 @@ from urllib.parse import unquote
 
 from qdrant_client import QdrantClient, models
 from qdrant_double_cluster import Cluster
-from qdrant_double_http import DoubleServer, Fault, Kind, Refused, handler_of
+from qdrant_double_http import Fault, Kind, Listener, Refused
 from qdrant_double_routes import BY_NAME_ALONE, MAY_BE_ABSENT, ROUTES
 from qdrant_double_shards import SHARD_ROUTES
 
 
 @final
-class QdrantDouble:
+class QdrantDouble(Listener):
     """The double; a context manager that serves on a free port of 127.0.0.1.
 
     Attributes:
@@ -40,8 +40,8 @@ class QdrantDouble:
         max_points, max_bytes: A larger upsert is answered with 413.
         optimizer_polls: The optimizer is busy for this many polls after indexing is switched on.
         optimizer_error: Error that the optimizer reports.
-        version, read_only, cluster, replica_states: Facts that it reports about itself and replicas on another node.
-        cluster_state: Nodes and shards; `cluster` is reported in place of its status if it is set.
+        version, read_only, replica_states: Facts that it reports about itself and replicas on another node.
+        cluster_state: Nodes and shards.
         snapshots, shard_snapshots: Backups by name.
         segment_version: What the segments of its shards are said to be; None: as the engine writes them.
         prefix: Path before all others, as behind a proxy.
@@ -52,12 +52,9 @@ class QdrantDouble:
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.client = QdrantClient(":memory:")
-        self._tls = tls
         self.lock = threading.Lock()
         self.stopping = threading.Event()
-        self._server = DoubleServer(("127.0.0.1", 0), handler_of(self), tls)
-        self._address = self._server.server_address
-        self._thread: threading.Thread | None = None
+        super().__init__(self, tls)
         self.reset()
 
     def reset(self) -> None:
@@ -87,23 +84,12 @@ class QdrantDouble:
         self.prefix = ""
         self.version = "1.19.0"
         self.read_only = False
-        self.cluster: dict[str, Any] | None = None
         self.cluster_state = Cluster()
         self.replica_states: list[str] = []
         self.schema: dict[str, dict[str, str]] = {}
         self.created: dict[str, dict[str, Any]] = {}
         self.config: dict[str, dict[str, Any]] = {}
         self.busy: dict[str, int] = {}
-
-    @property
-    def n_connections(self) -> int:
-        """Connections that clients have made so far."""
-        return self._server.n_connections
-
-    @property
-    def url(self) -> str:
-        """URL of the server."""
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._address[1]}"
 
     def __enter__(self) -> QdrantDouble:
         self.start()
@@ -116,20 +102,13 @@ class QdrantDouble:
     def start(self) -> None:
         """Listen; after `stop` on the same port again, with all points."""
         if self._server.is_closed:
-            self._server = DoubleServer(self._address, handler_of(self), self._tls)
             self.stopping = threading.Event()
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
+        super().start()
 
     def stop(self) -> None:
         """Close all connections, and accept no new ones."""
         self.stopping.set()
-        if self._thread is not None:
-            self._server.shutdown()
-            self._server.close_connections()
-            self._server.server_close()
-            self._thread.join()
-            self._thread = None
+        super().stop()
 
     def take_fault(self, request: str) -> Fault | None:
         """Return the fault for this request, and use it up."""

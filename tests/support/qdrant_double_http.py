@@ -218,3 +218,39 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
             """Print nothing."""
 
     return Handler
+
+
+class Listener:
+    """One address of a double, as a node of a cluster has it."""
+
+    def __init__(self, double: Double, tls: ssl.SSLContext | None = None) -> None:
+        self._handler = handler_of(double)
+        self._tls = tls
+        self._server = DoubleServer(("127.0.0.1", 0), self._handler, tls)
+        self._address = self._server.server_address
+        self._thread: threading.Thread | None = None
+
+    @property
+    def n_connections(self) -> int:
+        """Connections that clients have made since it was started last."""
+        return self._server.n_connections
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._address[1]}"
+
+    def start(self) -> None:
+        """Listen; after `stop` on the same port again."""
+        if self._server.is_closed:
+            self._server = DoubleServer(self._address, self._handler, self._tls)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close all connections, and accept no new ones."""
+        if self._thread is not None:
+            self._server.shutdown()
+            self._server.close_connections()
+            self._server.server_close()
+            self._thread.join()
+            self._thread = None

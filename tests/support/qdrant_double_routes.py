@@ -40,7 +40,7 @@ def _list_aliases(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _cluster(double: QdrantDouble, name: str, body: bytes) -> Any:
-    return double.cluster if double.cluster is not None else double.cluster_state.status()
+    return double.cluster_state.status()
 
 
 def _placed(double: QdrantDouble, name: str, body: bytes) -> Any:

@@ -62,6 +62,13 @@ def put(collection: Collection, *pairs: tuple[NamePoint, list[float]]) -> None:
     collection.upsert([p for p, _ in pairs], unit(*[v for _, v in pairs]), yes(len(pairs)))
 
 
+def fill(collection: Collection, n: int = 4, **facts: object) -> None:
+    """Write points of n / 2 entities, and facts to the manifest."""
+    points, vectors = many(n)
+    collection.upsert(points, vectors, yes(n))
+    collection.write_manifest(collection.manifest.model_copy(update=facts))
+
+
 def found(collection: Collection, vector: list[float], *, limit: int = 10, types: tuple[str, ...] = ()) -> list[str]:
     """Names found, best first."""
     return [hit.point.name for hit in collection.search(unit(vector), limit=limit, types=types)[0]]

@@ -10,7 +10,7 @@ from qdrant_double import QdrantDouble
 from transfer_cases import NAME, embedded, fill
 
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError
-from pearl_qdrant.store.edge import versions as edge_versions
+from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.transfer import prune_collection, pull_collection
@@ -31,23 +31,28 @@ def test_a_kill_between_the_steps_of_a_switch_leaves_one_version_current(
     def die(*given: object, **named: object) -> None:
         raise KeyboardInterrupt
 
+    def switch_and_die(store: EdgeStore, name: str, version: str) -> None:
+        patch.setattr(edge_content, step, die)
+        switch(store, name, version)
+
+    switch = EdgeStore.switch
     with monkeypatch.context() as patch:
-        patch.setattr(edge_versions, step, die)
-        patch.setattr(edge_versions.EdgeVersions, "delete", lambda *given: None)
+        patch.setattr(EdgeStore, "switch", switch_and_die)
+        patch.setattr(EdgeStore, "delete", lambda *given, **named: None)
         with pytest.raises(KeyboardInterrupt):
             pull_collection(NAME, source=other, store=local, replace=True)
     local.close()
 
     is_done = step == "remove_other_files"
     assert local.open(NAME, read_only=True).count() == (10 if is_done else 60)
-    assert [one.is_current for one in local.versions.list(NAME)].count(True) == 1
+    assert [one.is_current for one in local.versions(NAME)].count(True) == 1
     pull_collection(NAME, source=other, store=local, replace=True)
     assert local.open(NAME, read_only=True).count() == 10
-    rollback = [one for one in local.versions.list(NAME) if one.mark.is_complete and not one.is_current]
+    rollback = [one for one in local.versions(NAME) if one.mark.is_complete and not one.is_current]
     assert rollback
     local.close()
     prune_collection(NAME, store=local)
-    assert [one.is_current for one in local.versions.list(NAME)] == [True]
+    assert [one.is_current for one in local.versions(NAME)] == [True]
 
 
 def test_a_damaged_manifest_is_an_error_and_nothing_is_pruned(local: EdgeStore, other: EdgeStore) -> None:
@@ -65,7 +70,7 @@ def test_a_damaged_manifest_is_an_error_and_nothing_is_pruned(local: EdgeStore, 
         with pytest.raises(ManifestError, match="Restore it from a copy"):
             call()
     manifest.write_bytes(content)
-    assert [one.is_current for one in local.versions.list(NAME)] == [True, False]
+    assert [one.is_current for one in local.versions(NAME)] == [True, False]
     assert prune_collection(NAME, store=local) == 1
     assert local.open(NAME, read_only=True).count() == 10
 
@@ -82,7 +87,7 @@ def test_a_lost_alias_is_said_and_nothing_is_pruned(
         with pytest.raises(CollectionNotFoundError, match=r"alias 'toy' is missing.*toy\.pearl-qdrant-v\."):
             call()
 
-    assert [one.mark.is_complete for one in server.versions.list(NAME)] == [True]
+    assert [one.mark.is_complete for one in server.versions(NAME)] == [True]
 
 
 def test_a_version_that_somebody_deleted_on_a_server_is_said(
@@ -97,5 +102,5 @@ def test_a_version_that_somebody_deleted_on_a_server_is_said(
         with pytest.raises(CollectionNotFoundError, match=rf"names {hidden}, which is missing.*pearl_qdrant_current"):
             call()
 
-    server.connection.client.update_collection(NAME, metadata={"pearl_qdrant_current": None})
+    server._client.update_collection(NAME, metadata={"pearl_qdrant_current": None})
     assert server.open(NAME).count() == 20

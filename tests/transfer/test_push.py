@@ -24,12 +24,17 @@ from pearl_qdrant.errors import (
     StoreUnavailableError,
 )
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.points import is_same_point
+from pearl_qdrant.store.schema import is_same_point
 from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
 from pearl_qdrant.transfer.names import digest_of
+
+
+def die(*given: object) -> None:
+    """End like a killed process."""
+    raise KeyboardInterrupt
 
 
 def physical(double: QdrantDouble) -> list[str]:
@@ -97,19 +102,6 @@ def test_a_server_may_change_the_last_digit_of_a_number(
     assert not is_same_point(ours, replace(theirs, popularity=None))
 
 
-@pytest.mark.slow
-def test_a_pulled_collection_is_the_pushed_one(kept: EdgeStore, server: ServerStore, tmp_path: Path) -> None:
-    """There and back again nothing is lost."""
-    push_collection(NAME, to=server, store=kept)
-    result = pull_collection(NAME, source=server, store=tmp_path / "other", way="stream")
-    back = EdgeStore(tmp_path / "other")
-
-    assert result.names == 60
-    check_same(back.open(NAME), kept.open(NAME, read_only=True))
-    assert back.open(NAME).manifest == kept.open(NAME, read_only=True).manifest
-    back.close()
-
-
 def test_nothing_is_overwritten_unless_told(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
     """A collection of that name is refused; with `replace` it is replaced at once, and pruned later."""
     fill(server, 10, start=1000)
@@ -136,10 +128,6 @@ def test_a_broken_push_leaves_nothing_visible(
     kept: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is left of a push that died is hidden, and the next push goes on there."""
-
-    def die(*given: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(Uploader, "send", die)
         with pytest.raises(KeyboardInterrupt):
@@ -191,7 +179,7 @@ def test_a_push_of_something_else_begins_anew(
 ) -> None:
     """What was left of another state of the collection is removed: its model or base may be another one."""
     with monkeypatch.context() as patch:
-        patch.setattr(Uploader, "send", lambda self, batch: die())
+        patch.setattr(Uploader, "send", die)
         with pytest.raises(KeyboardInterrupt):
             push_collection(NAME, to=server, store=local)
     (left,) = physical(double)
@@ -202,11 +190,6 @@ def test_a_push_of_something_else_begins_anew(
 
     assert left not in physical(double)
     assert len(physical(double)) == 1
-
-
-def die() -> None:
-    """End like a killed process."""
-    raise KeyboardInterrupt
 
 
 def test_a_refused_push_leaves_nothing(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:

@@ -28,7 +28,6 @@ from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.transfer import (
     EverydayChange,
     EverydayKind,
-    everyday,
     prune_collection,
     push_collection,
     reencode_collection,
@@ -73,8 +72,8 @@ def location(
     server = connect(double.url)
     push_collection(NAME, to=server, store=str(tmp_path / "store"))
     if request.param == "plain":
-        version = server.versions.list(NAME)[0].id
-        pushed = server.versions.open(NAME, version)
+        version = server.versions(NAME)[0].id
+        pushed = server.open(NAME, version=version)
         rows, manifest = list(pushed.scroll_rows()), pushed.manifest
         server.delete(NAME)
         plain = server.create(manifest)
@@ -87,20 +86,14 @@ def location(
 
 def names(location: str) -> set[str]:
     """Names of the current version."""
-    store = open_store(location)
-    try:
+    with closing(open_store(location)) as store:
         return {point.name for point in store.open(NAME, read_only=True).scroll()}
-    finally:
-        store.close()
 
 
 def model_of(location: str) -> str:
     """The model that the current version names."""
-    store = open_store(location)
-    try:
+    with closing(open_store(location)) as store:
         return store.open(NAME, read_only=True).manifest.model
-    finally:
-        store.close()
 
 
 def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
@@ -165,10 +158,10 @@ def test_another_type_head_writes_the_types_again(filled: Path, tmp_path: Path) 
 
 def test_a_worse_model_is_not_taken(location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Everyday mentions are answered with both models; if the mean falls by too much, the old version stays."""
-    compared = []
+    compared, really_compare = [], reencoding.compare_everyday
 
     def compare(before: Any, after: Any, n: int) -> EverydayChange:
-        change = everyday.compare_everyday(before, after, n)
+        change = really_compare(before, after, n)
         compared.append([(one.manifest.ngram_rarity, encoder.info.name) for one, encoder in (before, after)])
         worse = EverydayKind("worse", 1, 100.0, 0.0)
         return EverydayChange((*change.kinds, *[worse] * len(change.kinds)), change.error)
@@ -196,11 +189,11 @@ def test_figures_are_means_over_kinds() -> None:
     """Each kind counts the same, and the error is that of mentions compared one by one."""
     made = [MadeMention("exact", str(i), None) for i in range(4)] + [MadeMention("alias", "a", None)]
     before, after = np.array([1, 1, 1, 1, 0], np.bool_), np.array([1, 1, 0, 0, 1], np.bool_)
-    change = everyday.summarise(made, before, after)
+    change = reencoding.summarise(made, before, after)
 
     assert (change.mentions, change.before, change.after, change.fall) == (5, 50.0, 75.0, -25.0)
     assert change.error == pytest.approx(100 * (0.25 / 4) ** 0.5 / 2)
-    assert everyday.summarise([], before[:0], after[:0]).to_json() == {
+    assert reencoding.summarise([], before[:0], after[:0]).to_json() == {
         "mentions": 0,
         "before": 0.0,
         "after": 0.0,
@@ -335,17 +328,3 @@ def test_a_write_during_the_switch(location: str, models: tuple[str, str], monke
     assert result.switched
     assert model_of(location) == models[1]
     assert "a late name" in names(location)
-
-
-@pytest.mark.slow
-def test_vectors_do_not_depend_on_the_way(location: str, models: tuple[str, str]) -> None:
-    """A collection that was encoded again has the vectors and types that a load with the new model gives it."""
-    reencode_collection(NAME, model=models[1], store=location)
-    encoder = load_encoder(models[1])
-    store = open_store(location)
-    pages = list(store.open(NAME, read_only=True).scroll_rows())
-    store.close()
-    for rows in pages:
-        encoded = encoder.encode([point.name for point in rows.points])
-        np.testing.assert_allclose(rows.vectors, np.where(encoded.encodable[:, None], encoded.vectors, 0), atol=1e-6)
-        assert rows.points == retyped(rows.points, encoded)

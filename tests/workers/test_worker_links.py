@@ -125,12 +125,8 @@ def test_equal_mentions_share_nothing(reader: EntityLinker) -> None:
     cast("dict[str, float]", first.candidates[0].features)["dense"] = 9.0
 
     assert first.entity_id == second.entity_id == "nyc"
-    assert second.candidates[0].features["dense"] != 9.0
-
-
-def test_nothing_gives_nothing(reader: EntityLinker) -> None:
-    """An empty batch has no links."""
     assert list(reader.link_batch([], workers=2)) == []
+    assert second.candidates[0].features["dense"] != 9.0
 
 
 def test_an_error_of_the_mentions_comes_after_their_links(reader: EntityLinker) -> None:

@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from edge_cases import is_running
 from linker_base import ENTITIES, fill
-from worker_cases import assert_same, is_running, wait_for_end
+from worker_cases import assert_same, wait_for_end
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from edge_cases import is_running, wait_until
 
 from pearl_qdrant import Link
 from pearl_qdrant.records import Candidate
@@ -15,7 +14,10 @@ from pearl_qdrant.records import Candidate
 CLOSE = 1e-6
 """Vectors depend a little on what is encoded with them."""
 
-MOST_S = 60.0
+
+def wait_for_end(pids: Sequence[int]) -> None:
+    """Wait until processes have ended."""
+    wait_until(lambda: not any(map(is_running, pids)))
 
 
 def rounded(link: Link) -> Link:
@@ -51,19 +53,3 @@ def assert_same(links: Iterable[Link], expected: Iterable[Link]) -> None:
             assert mine.score == pytest.approx(its.score, abs=100 * CLOSE), "coefficients are up to 40"
             assert mine.features == pytest.approx(its.features, abs=100 * CLOSE)
             assert mine.document == pytest.approx(its.document, abs=100 * CLOSE)
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process is there, and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for_end(pids: Sequence[int]) -> None:
-    """Wait until processes have ended; the limit only bounds a hang."""
-    deadline = time.monotonic() + MOST_S
-    while any(map(is_running, pids)):
-        assert time.monotonic() < deadline, "processes are left"
-        time.sleep(0.02)

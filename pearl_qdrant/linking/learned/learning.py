@@ -38,9 +38,8 @@ from pearl_qdrant.linking.mention_detection.blocks import read_spans
 from pearl_qdrant.linking.mentions import read_text_lines
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.store.points import entity_from_points
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint, point_id
+from pearl_qdrant.store.schema import NamePoint, entity_from_points, point_id
 
 NIL = "NIL"
 _SHOWN = 80  # characters of a value in an error

@@ -24,7 +24,7 @@ import msgspec
 
 from pearl_qdrant.errors import LearningError, StoreError
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.resources import resource_error
+from pearl_qdrant.store.system import resource_error
 
 FORMAT = 1  # version of the lines. A program refuses those of a later one.
 

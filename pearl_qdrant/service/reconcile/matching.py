@@ -143,11 +143,7 @@ def _with_evidence(linker: EntityLinker, links: Mapping[Query, Link], catalogue:
 
 
 def _score(
-    query: Query,
-    link: Link,
-    columns: Mapping[tuple[str, str], EntityColumns],
-    catalogue: Catalogue,
-    threshold: float,
+    query: Query, link: Link, columns: Mapping[tuple[str, str], EntityColumns], catalogue: Catalogue, threshold: float
 ) -> list[Scored]:
     candidates = _wanted(query, link)
     usual = [chances(one, catalogue.values.get(one.property_id, ())) for one in query.conditions]

@@ -215,11 +215,7 @@ async def suggest_entity(
         found += await place.handle.search_names(prefix, types=types, limit=cursor + SUGGESTED)
     records: dict[str, dict[str, Any]] = {}
     for one in found:
-        record = {
-            "id": one.entity_id,
-            "name": one.canonical_name,
-            "notable": type_list((*one.kb_types, *one.types)),
-        }
+        record = {"id": one.entity_id, "name": one.canonical_name, "notable": type_list((*one.kb_types, *one.types))}
         described = {"description": one.description} if one.description else {}
         records.setdefault(one.entity_id, record | described)
     return json_answer({"result": list(records.values())[cursor : cursor + SUGGESTED]})

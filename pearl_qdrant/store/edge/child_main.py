@@ -1,6 +1,6 @@
 """The process that writes an embedded collection: ``python -m pearl_qdrant.store.edge.child_main JOB``.
 
-Started by `bulk_writer.py` (a load) and `collection.py` (`finalize`); not for use by hand.
+Started by `child_process.py` (a load) and `collection.py` (`finalize`); not for use by hand.
 
 A load writes into one growing segment. Payload indexes cost more than everything else in writing: with them a point
 takes 40 us to write, 50 to 90 to compact and 1.4 KB of anonymous memory, without them 20, 11 and 0.2. Qdrant also
@@ -12,33 +12,22 @@ it. Until then filters work, but read the payloads.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import pickle
 import select
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from qdrant_edge import EdgeShard
+import msgspec
 
 from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.child_process import (
-    COMPACT,
-    FAILED,
-    FINISH,
-    FLUSH,
-    OK,
-    POINTS,
-    Answer,
-    Job,
-    receive,
-    send,
-)
-from pearl_qdrant.store.edge.points import PointBatch
+from pearl_qdrant.store.edge.child_process import COMPACT, FAILED, FLUSH, OK, POINTS, Answer, Job, receive, send
+from pearl_qdrant.store.edge.content import IndexState
+from pearl_qdrant.store.edge.shard import PointBatch
 from pearl_qdrant.store.graph import share_indexed
 from pearl_qdrant.store.schema import LEXICAL
 
@@ -46,82 +35,60 @@ _PR_SET_PDEATHSIG = 1  # prctl(2)
 _MANY_SEGMENTS = 1000  # never merge while loading
 
 
-class ShardLoad:
-    """One child's part of a load."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._path = Path(job.shard)
-        # Two compacted segments must not fit into one: merging them again and again would take quadratic time.
-        points = job.compact_points if job.has_graph else job.compact_unindexed_points
-        config = edge_shard.shard_config(
-            job.dim,
-            m=job.graph_m if job.has_graph else 0,
-            ef_construct=job.graph_ef_construct,
-            segments=_MANY_SEGMENTS,
-            max_segment_kb=max(1, points * job.dim * 4 // 1024),
-            threshold_kb=job.threshold_kb,
-            quantization=job.quantization if job.has_graph else "none",
-        )
-        self._shard: EdgeShard = edge_shard.load_shard(self._path, job.collection, config)
-        self._has_indexes = edge_shard.has_indexes(self._shard)
-        self._growing_bytes = 0
-
-    def count(self) -> Answer:
-        """Exact number of points."""
-        return {"points": edge_shard.count_points(self._shard)}
-
-    def write(self, packed: bytes) -> Answer:
-        """Write one batch; return how many points a child may write before it must compact."""
-        job = self._job
-        edge_shard.check_space(self._path, job.collection)
-        batch: PointBatch = pickle.loads(packed)  # noqa: S301 - our own parent packed it
-        edge_shard.upsert(self._shard, batch)
-        self._growing_bytes += len(packed)
-        if self._has_indexes and not job.has_graph and self._shard.info().points_count > job.small_points:
-            edge_shard.drop_indexes(self._shard)
-            self._has_indexes = False
-        return {"compact_after": job.compact_points if self._has_indexes else job.compact_unindexed_points}
-
-    def flush(self) -> Answer:
-        """Make all writes durable."""
-        self._shard.flush()
-        return {}
-
-    def compact(self) -> Answer:
-        """Turn the growing segment into one of mapped files, and close. Until that is done, both are on the disk."""
-        self._shard.flush()
-        edge_shard.check_space(self._path, self._job.collection, self._growing_bytes + edge_shard.MIN_FREE_BYTES)
-        self._shard.optimize()
-        return self.close()
-
-    def close(self) -> Answer:
-        """Flush and close."""
-        answer = self.count()
-        self._shard.flush()
-        self._shard.close()
-        return answer
-
-
-def _serve(load: ShardLoad, requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer requests until one of them ends this child, or the parent has closed the pipe."""
-    actions: dict[bytes, Callable[[], Answer]] = {FLUSH: load.flush, COMPACT: load.compact, FINISH: load.close}
+def _load(job: Job, requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Do one child's part of a load: answer requests until one ends it, or the parent has closed the pipe."""
+    path, index = Path(job.shard), job.index
+    # Two compacted segments must not fit into one: merging them again and again would take quadratic time.
+    points = job.compact_unindexed_points if index is None else job.compact_points
+    config = edge_shard.shard_config(
+        job.dim,
+        m=0 if index is None else index.m,
+        ef_construct=graph.EF_CONSTRUCT if index is None else index.ef_construct,
+        segments=_MANY_SEGMENTS,
+        max_segment_kb=max(1, points * job.dim * 4 // 1024),
+        threshold_kb=job.threshold_kb,
+        quantization="none" if index is None else job.quantization,
+    )
+    shard = edge_shard.load_shard(path, job.collection, config)
+    has_indexes, growing_bytes = edge_shard.has_indexes(shard), 0
+    send(answers, OK, {"points": edge_shard.count_points(shard)})
     while frame := receive(requests):
         kind, body = frame
-        send(answers, OK, load.write(body) if kind == POINTS else actions[kind]())
-        if kind in (COMPACT, FINISH):
-            return
-    load.close()
+        if kind not in (POINTS, FLUSH):
+            break
+        answer: Answer = {}
+        if kind == FLUSH:
+            shard.flush()
+        else:
+            edge_shard.check_space(path, job.collection)
+            batch: PointBatch = pickle.loads(body)  # noqa: S301 - our own parent packed it
+            edge_shard.upsert(shard, batch)
+            growing_bytes += len(body)
+            if has_indexes and index is None and shard.info().points_count > job.small_points:
+                edge_shard.drop_indexes(shard)
+                has_indexes = False
+            answer = {"compact_after": job.compact_points if has_indexes else job.compact_unindexed_points}
+        send(answers, OK, answer)
+    if frame is not None and frame[0] == COMPACT:
+        # The growing segment becomes one of mapped files. Until that is done, both are on the disk.
+        shard.flush()
+        edge_shard.check_space(path, job.collection, growing_bytes + edge_shard.MIN_FREE_BYTES)
+        shard.optimize()
+    answer = {"points": edge_shard.count_points(shard)}
+    shard.flush()
+    shard.close()
+    if frame is not None:
+        send(answers, OK, answer)
 
 
 def _finalize(job: Job) -> Answer:
     """Build the graph, and the payload indexes that are missing."""
-    path = Path(job.shard)
+    path, index = Path(job.shard), job.index or IndexState(0)
     config = edge_shard.shard_config(
         job.dim,
-        m=job.graph_m,
-        ef_construct=job.graph_ef_construct,
-        segments=edge_shard.MAX_SEGMENTS - 1 + job.parts if job.has_graph else 1,
+        m=index.m,
+        ef_construct=index.ef_construct,
+        segments=1 if job.index is None else edge_shard.MAX_SEGMENTS - 1 + index.parts,
         threshold_kb=job.threshold_kb,
         quantization=job.quantization,
     )
@@ -156,7 +123,7 @@ def _die_with_parent() -> None:
 def main() -> None:
     """Do the job given on the command line."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches this process too; the parent decides
-    job = Job(**json.loads(sys.argv[1]))
+    job = msgspec.json.decode(sys.argv[1], type=Job)
     _die_with_parent()
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
@@ -166,9 +133,7 @@ def main() -> None:
             if job.task == "finalize":
                 send(answers, OK, _finalize(job))
             else:
-                load = ShardLoad(job)
-                send(answers, OK, load.count())
-                _serve(load, requests, answers)
+                _load(job, requests, answers)
     except BrokenPipeError:
         sys.exit(1)
     except StoreError as error:

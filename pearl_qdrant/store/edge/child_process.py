@@ -1,4 +1,4 @@
-"""The parent's side of the child process that holds a shard during a load, or while the graph is built.
+"""The child process that holds a shard during a load, or while the graph is built: its parent's side, and bulk loads.
 
 Edge's growing segments take anonymous memory that a process never returns, and `update` and `optimize` hold the
 interpreter lock. In a child the memory is returned at its end, the parent's encoder keeps running, and Ctrl-C can stop
@@ -7,7 +7,6 @@ it. They exchange frames over the child's standard input and output: one answer 
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
@@ -15,15 +14,24 @@ import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, final
 
-from pearl_qdrant.errors import StoreError
+import msgspec
+
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.errors import PearlQdrantError, StoreClosedError, StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.resources import resource_error
-from pearl_qdrant.store.schema import Quantization
+
+if TYPE_CHECKING:
+    from pearl_qdrant.store.edge.folder import CollectionFolder
+from pearl_qdrant.store.edge.content import IndexState
+from pearl_qdrant.store.edge.shard import check_points
+from pearl_qdrant.store.schema import NamePoint, Quantization
+from pearl_qdrant.store.system import resource_error
 
 MODULE = "pearl_qdrant.store.edge.child_main"
 
@@ -40,11 +48,11 @@ _EXIT_S = 60.0  # a child flushes before it exits
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The job of a child: what it does to which shard, with how many links and candidates of the graph.
+    """The job of a child: what it does to which shard.
 
-    Segments from `threshold_kb` of vectors on are compacted, or get a graph. With `has_graph`, compacted segments have
-    one already, so that new ones need it too. Beyond `small_points` a load drops the payload indexes until the graph is
-    built. A growing segment is compacted at `compact_points`, without payload indexes at `compact_unindexed_points`.
+    Segments from `threshold_kb` of vectors on are compacted, or get a graph. With an `index`, compacted segments have a
+    graph already, so that new ones need it too. Beyond `small_points` a load drops the payload indexes until the graph
+    is built. A growing segment is compacted at `compact_points`, without payload indexes at `compact_unindexed_points`.
     """
 
     task: Literal["load", "finalize"]
@@ -53,10 +61,7 @@ class Job:
     dim: int
     threshold_kb: int
     quantization: Quantization
-    has_graph: bool
-    graph_m: int
-    graph_ef_construct: int
-    parts: int
+    index: IndexState | None
     small_points: int
     compact_points: int
     compact_unindexed_points: int
@@ -86,7 +91,7 @@ class EdgeProcess:
         try:
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*command, json.dumps(asdict(job))],
+                [*command, msgspec.json.encode(job).decode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -103,7 +108,6 @@ class EdgeProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the child."""
         return self._process.pid
 
     def receive_answer(self) -> Answer:
@@ -118,13 +122,11 @@ class EdgeProcess:
         return answer
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
-        """Send a request, whose answer is to be received."""
         assert self._process.stdin is not None
         with suppress(OSError):  # the child has exited; it may have sent an error before
             send(self._process.stdin, kind, body)
 
     def request(self, kind: bytes, body: bytes = b"") -> Answer:
-        """Send a request and wait for its answer; errors as in `receive_answer`."""
         self.send(kind, body)
         return self.receive_answer()
 
@@ -146,7 +148,6 @@ class EdgeProcess:
         self._process.wait()
 
     def _died(self) -> StoreError:
-        """Make the error for a child that has exited without an answer."""
         try:
             code = self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
@@ -198,3 +199,130 @@ def why_ended(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
+
+
+@final
+class EdgeWriter:
+    """A bulk load; see `protocol.Writer`. After an error nothing more is written. For one thread at a time.
+
+    While the child writes a batch, the caller makes the next one. When the child's growing segment is large, the child
+    compacts it and exits, and the next child starts with little memory.
+    """
+
+    def __init__(self, folder: CollectionFolder) -> None:
+        self._folder = folder
+        self._hand_over: AbstractContextManager[None] | None = None
+        self._child: EdgeProcess | None = None
+        self._error: PearlQdrantError | None = None
+        self._n_sent = 0  # points that the child has not acknowledged yet
+        self._n_growing = 0  # points in the child's growing segment
+        self._n_written = 0  # points that were acknowledged
+        self._n_before: int | None = None  # points in the collection before the load
+        self._n_after = 0  # the same after the last compaction, or the end
+
+    def __enter__(self) -> EdgeWriter:
+        self._hand_over = self._folder.hand_over("being loaded")
+        self._hand_over.__enter__()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if not self._folder.guard.is_owner:  # a forked process has neither the child nor the collection
+            return
+        error, hand_over = exc_info[1], self._hand_over
+        assert hand_over is not None
+        with ExitStack() as ends:
+            ends.callback(hand_over.__exit__, None, None, None)
+            ends.callback(self._record_rewritten)
+            try:
+                if error is None or isinstance(error, Exception):
+                    self._finish()
+                else:  # Ctrl-C does not wait for a compaction; what was acknowledged is kept
+                    self._kill_child()
+            except PearlQdrantError:
+                if error is None:
+                    raise
+            finally:
+                self._hand_over = None
+
+    def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
+        self._check_open()
+        batches = check_points(points, vectors, encodable, dim=self._folder.manifest.dim)
+        with self._working():
+            for batch in batches:
+                packed = pickle.dumps(batch, protocol=pickle.HIGHEST_PROTOCOL)
+                self._acknowledge()
+                (self._child or self._start_child()).send(POINTS, packed)
+                self._n_sent = len(batch)
+
+    def flush(self) -> None:
+        with self._working():
+            self._acknowledge()
+            if self._child is not None:  # a child flushes before it exits
+                self._child.request(FLUSH)
+
+    def _finish(self) -> None:
+        with self._working():
+            self._acknowledge()
+            if self._child is not None:
+                self._end_child(FINISH)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Kill the child if the block fails; later blocks then raise the same error."""
+        self._check_open()
+        if self._error is not None:
+            raise self._error
+        try:
+            yield
+        except BaseException as error:
+            stopped = StoreError(f"Writing to collection '{self._folder.name}' was stopped: {error!r}")
+            self._error = error if isinstance(error, PearlQdrantError) else stopped
+            self._kill_child()
+            raise
+
+    def _check_open(self) -> None:
+        self._folder.guard.check()
+        if self._hand_over is None:
+            raise StoreClosedError(
+                f"The writer of collection '{self._folder.name}' is not open: use it in a with statement."
+            )
+
+    def _start_child(self) -> EdgeProcess:
+        self._child, self._n_growing = EdgeProcess(self._folder.job("load")), 0
+        n_points = self._child.receive_answer()["points"]
+        if self._n_before is None:
+            self._n_before = n_points
+        return self._child
+
+    def _acknowledge(self) -> None:
+        """Wait until the child has written what was sent; with a large growing segment it then compacts and exits."""
+        if self._child is None or not self._n_sent:
+            return
+        compact_after = self._child.receive_answer()["compact_after"]
+        self._n_written += self._n_sent
+        self._n_growing += self._n_sent
+        self._n_sent = 0
+        if self._n_growing >= compact_after:
+            self._end_child(COMPACT)
+
+    def _end_child(self, kind: bytes) -> None:
+        assert self._child is not None
+        self._n_after = self._child.request(kind)["points"]
+        self._child.end()
+        self._child = None
+
+    def _kill_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.end()
+
+    def _record_rewritten(self) -> None:
+        """Record how many points this load has written again: they moved from the graph to the growing segment. After
+        an error the number of new points is unknown, and all are counted as written again.
+        """
+        state = self._folder.index
+        rewritten = self._n_written - max(0, self._n_after - (self._n_before or 0))
+        if state is not None and rewritten > 0:
+            with suppress(StoreError):  # a full disk has been reported already
+                self._folder.write_index_state(replace(state, rewritten=state.rewritten + rewritten))

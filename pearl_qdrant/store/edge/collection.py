@@ -5,49 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 from typing import Any, cast
 
-from qdrant_edge import (
-    AcornSearchParams,
-    CountRequest,
-    FacetRequest,
-    FieldCondition,
-    Filter,
-    HasIdCondition,
-    IsEmptyCondition,
-    MatchAny,
-    QuantizationSearchParams,
-    Query,
-    QueryBatchRequest,
-    QueryRequest,
-    Record,
-    ScrollRequest,
-    SearchParams,
-    SparseVector,
-    UpdateOperation,
-)
+import qdrant_edge as edge
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError
 from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.bulk_writer import EdgeWriter
-from pearl_qdrant.store.edge.child_process import EdgeProcess
+from pearl_qdrant.store.edge.child_process import EdgeProcess, EdgeWriter
 from pearl_qdrant.store.edge.content import IndexState
 from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.points import (
+from pearl_qdrant.store.edge.shard import (
     CANONICAL_FIELD,
     check_points,
-    checked_payload,
+    edge_payload,
     payload_fields,
     read_payload,
     read_record,
 )
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.graph import CollectionStatus
-from pearl_qdrant.store.points import NameRows, pack_rows
 from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.schema import (
     DENSE,
@@ -58,6 +39,8 @@ from pearl_qdrant.store.schema import (
     Checkpoint,
     Manifest,
     NamePoint,
+    NameRows,
+    pack_rows,
 )
 from pearl_qdrant.store.search import EnginePoint, NameQuery, RunQueries, SearchEngine
 
@@ -91,55 +74,43 @@ class EdgeCollection(Collection):
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest as read on opening, or as last written in this process."""
         return self._folder.manifest
 
     @property
     def is_outdated(self) -> bool:
-        """Whether it was opened read-only, and a writer has changed it since."""
         folder = self._folder
         return isinstance(folder, CollectionView) and folder.is_outdated
 
     @property
     def state_token(self) -> str | None:
-        """What names the committed state; see `protocol.Collection.state_token`."""
         return self._folder.state_token
 
     def editing(self) -> AbstractContextManager[None]:
-        """Let readers see what the block changes when it ends; see `protocol.Collection.editing`."""
         return self._writable("editing it").editing()
 
     def read_manifest(self) -> Manifest:
-        """Return the manifest: no other process can have written it."""
         return self.manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest, atomically."""
         self._writable("writing its manifest").write_manifest(manifest)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Record how much of an input is stored."""
         self.write_manifest(self.manifest.with_checkpoint(checkpoint))
 
     def remove_checkpoint(self, input_name: str) -> None:
-        """Remove the checkpoint of an input: its load is complete."""
         if any(one.input == input_name for one in self.manifest.checkpoints):
             self.write_manifest(self.manifest.without_input(input_name))
 
     def read_ledger(self) -> Iterator[bytes]:
-        """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
         return self._folder.read_ledger()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
-        """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._writable("learning names").append_ledger(lines)
 
     def writer(self) -> EdgeWriter:
-        """Start a bulk load, in a child process; see `protocol.Collection.writer`."""
         return EdgeWriter(self._writable("loading into it"))
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Write a few points; search finds them when this returns."""
         folder = self._writable("writing to it")
         batches = check_points(points, vectors, encodable, dim=folder.manifest.dim)
         with folder.changing("writing to it") as shard:
@@ -148,20 +119,17 @@ class EdgeCollection(Collection):
                 edge_shard.upsert(shard, batch)
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
-        """Replace everything but the vectors of stored points."""
         folder = self._writable("writing to it")
-        payloads = {point.id: checked_payload(point) for point in points}
+        payloads = {point.id: edge_payload(point) for point in points}
         edge_shard.check_space(folder.path, folder.name)
         with folder.changing("writing to it") as shard:
             for point_id, payload in payloads.items():
-                shard.update(UpdateOperation.overwrite_payload([point_id], payload))
+                shard.update(edge.UpdateOperation.overwrite_payload([point_id], payload))
 
     def count_entities(self) -> int:
-        """Return the exact number of points that carry a canonical name."""
         return self._count_values(CANONICAL_FIELD, 2).get("True", 0)
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Build the graph in a child process, of which no progress is known; the collection cannot be searched then."""
         folder = self._writable("finalizing it")
         with folder.editing(), folder.shard("finalizing it") as shard:
             n_vectors = edge_shard.count_vectors(shard)
@@ -176,7 +144,6 @@ class EdgeCollection(Collection):
         report(n_vectors, n_vectors)
 
     def _build_graph(self, folder: CollectionFolder) -> None:
-        """Let a child process build the graph."""
         # Old and new segments are on the disk together until the new ones are complete.
         used = sum(file.stat().st_blocks * 512 for file in (folder.work_shard / "segments").rglob("*"))
         needed = used + edge_shard.MIN_FREE_BYTES
@@ -186,8 +153,8 @@ class EdgeCollection(Collection):
             child = EdgeProcess(job)
             try:
                 answer = child.receive_answer()
-                params = {"m": job.graph_m, "ef_construct": job.graph_ef_construct, "parts": job.parts}
-                folder.write_index_state(IndexState(answer["indexed"], **params))
+                built = replace(job.index or IndexState(0), vectors=answer["indexed"], rewritten=0)
+                folder.write_index_state(built)
             except BaseException:
                 child.kill()
                 raise
@@ -195,9 +162,8 @@ class EdgeCollection(Collection):
                 child.end()
 
     def status(self) -> CollectionStatus:
-        """Return counts, segments and indexes."""
         folder = self._folder
-        state = folder.index_state()
+        state = folder.index
         with folder.shard("reading its status") as shard:
             n_vectors = edge_shard.count_vectors(shard)
             n_points = edge_shard.count_points(shard)
@@ -215,7 +181,6 @@ class EdgeCollection(Collection):
         )
 
     def close(self) -> None:
-        """Close this handle; the last one in this process unlocks the collection. A forked process closes nothing."""
         folder, self._folder_open = self._folder_open, None
         if folder is not None:
             folder.release()
@@ -233,7 +198,6 @@ class EdgeCollection(Collection):
             yield from (read(record.payload) for record in records)
 
     def scroll_rows(self) -> Iterator[NameRows]:
-        """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         read, fields, dim = self._reader(), payload_fields(self.manifest), self.manifest.dim
         for records in self._pages(fields, with_vector=[DENSE]):
             points = [read(record.payload) for record in records]
@@ -245,13 +209,13 @@ class EdgeCollection(Collection):
         fields: list[str] | bool,
         *,
         page: int = _PAGE_POINTS,
-        scroll_filter: Filter | None = None,
+        scroll_filter: edge.Filter | None = None,
         with_vector: list[str] | bool = False,
-    ) -> Iterator[list[Record]]:
+    ) -> Iterator[list[edge.Record]]:
         """Yield the records that pass, by id, with these fields. Between pages, other threads may use the shard."""
         offset = None
         while True:
-            request = ScrollRequest(offset, page, scroll_filter, fields, with_vector)
+            request = edge.ScrollRequest(offset, page, scroll_filter, fields, with_vector)
             with self._folder.shard("reading it") as shard:
                 records, offset = shard.scroll(request)
             yield records
@@ -278,7 +242,7 @@ class EdgeCollection(Collection):
         # Between a large load and `finalize` there are no payload indexes, which a facet needs: count the records.
         with self._folder.shard("counting its types") as shard:
             if edge_shard.has_indexes(shard):
-                hits = shard.facet(FacetRequest(field, limit=limit, exact=True))
+                hits = shard.facet(edge.FacetRequest(field, limit=limit, exact=True))
                 return {str(hit.value): hit.count for hit in hits if hit.count}
         counts: Counter[str] = Counter()
         for record in chain.from_iterable(self._pages([field])):
@@ -293,13 +257,13 @@ class EdgeCollection(Collection):
         with folder.changing("deleting from it") as shard:
             n_points = edge_shard.count_points(shard, selected)
             if n_points:
-                shard.update(UpdateOperation.delete_points_by_filter(selected))
+                shard.update(edge.UpdateOperation.delete_points_by_filter(selected))
         return n_points
 
     def _delete_ids(self, ids: list[str]) -> None:
         folder = self._writable("deleting from it")
         with folder.changing("deleting from it") as shard:
-            shard.update(UpdateOperation.delete_points([*ids]))
+            shard.update(edge.UpdateOperation.delete_points([*ids]))
 
     def _reader(self) -> Callable[[Mapping[str, Any] | None], NamePoint]:
         """How payloads are read, decided once for many points."""
@@ -316,67 +280,61 @@ _FILTERED_QUERIES = 4
 """Queries under a filter in one call of the engine, which holds the interpreter lock meanwhile: 16 took 41 ms, and more
 with cold pages; other threads should not wait 50. Without a filter it cost a batch of names 15 % of its rate."""
 
-_FULL_PRECISION = SearchParams(quantization=QuantizationSearchParams(ignore=True))  # for points given by id
+_FULL_PRECISION = edge.SearchParams(quantization=edge.QuantizationSearchParams(ignore=True))  # for points given by id
 
 
-def _to_filter(point_filter: PointFilter | None) -> Filter | None:
-    """Make Edge's filter; None if there is no condition."""
+def _to_filter(point_filter: PointFilter | None) -> edge.Filter | None:
     if point_filter is None:
         return None
-    wanted = {
-        "entity_id": point_filter.entity_ids,
-        "name": point_filter.names,
-        FILTER_FIELD: point_filter.types,
-    }
-    must: list[FieldCondition | Filter] = [
-        FieldCondition(field, match=MatchAny(list(values))) for field, values in wanted.items() if values
+    wanted = {"entity_id": point_filter.entity_ids, "name": point_filter.names, FILTER_FIELD: point_filter.types}
+    must: list[edge.FieldCondition | edge.Filter] = [
+        edge.FieldCondition(field, match=edge.MatchAny(list(values))) for field, values in wanted.items() if values
     ]
     if point_filter.languages:
-        one_of = FieldCondition(LANGUAGE_FIELD, match=MatchAny(list(point_filter.languages)))
-        must.append(Filter(should=[one_of, IsEmptyCondition(LANGUAGE_FIELD)]))
-    return Filter(must=[*must]) if must else None
+        one_of = edge.FieldCondition(LANGUAGE_FIELD, match=edge.MatchAny(list(point_filter.languages)))
+        must.append(edge.Filter(should=[one_of, edge.IsEmptyCondition(LANGUAGE_FIELD)]))
+    return edge.Filter(must=[*must]) if must else None
 
 
-def _is_narrow(folder: CollectionFolder | CollectionView, query_filter: Filter) -> bool:
+def _is_narrow(folder: CollectionFolder | CollectionView, query_filter: edge.Filter) -> bool:
     """Whether a filter passes less than `NARROW_SHARE` of the points, as the payload index estimates."""
     with folder.shard("searching it") as shard:
-        n_points = shard.count(CountRequest(exact=False))
-        return shard.count(CountRequest(exact=False, filter=query_filter)) < NARROW_SHARE * n_points
+        n_points = shard.count(edge.CountRequest(exact=False))
+        return shard.count(edge.CountRequest(exact=False, filter=query_filter)) < NARROW_SHARE * n_points
 
 
 def _make_run(folder: CollectionFolder | CollectionView, point_filter: PointFilter) -> RunQueries:
-    """Return what runs queries by dense vector or by n-grams under a filter, in one call of the engine.
-
-    The payloads that it finds are records (`points.py`).
+    """Return what runs queries by dense vector or by n-grams under a filter, in one call of the engine. The payloads
+    that it finds are records (`shard.py`).
     """
     query_filter = _to_filter(point_filter)
 
     @cache  # counting takes 0.2 ms, and a search by keys alone does not need it
-    def acorn() -> AcornSearchParams | None:
+    def acorn() -> edge.AcornSearchParams | None:
         # The graph has extra links for types alone.
         if query_filter is None or (not point_filter.languages and _is_narrow(folder, query_filter)):
             return None
-        return AcornSearchParams(enable=True, max_selectivity=1.0)
+        return edge.AcornSearchParams(enable=True, max_selectivity=1.0)
 
     # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested.
-    rescore = QuantizationSearchParams(rescore=True, oversampling=graph.OVERSAMPLING)
+    rescore = edge.QuantizationSearchParams(rescore=True, oversampling=graph.OVERSAMPLING)
     fields = payload_fields(folder.manifest)
 
-    def request(query: NameQuery) -> QueryRequest:
+    def request(query: NameQuery) -> edge.QueryRequest:
         params = None
         if query.vector is not None:
-            nearest = Query.Nearest(memoryview(query.vector), using=DENSE)  # type: ignore[arg-type] # half a list's time
+            nearest = edge.Query.Nearest(memoryview(query.vector), using=DENSE)  # type: ignore[arg-type] # half a list's time
             params = _FULL_PRECISION
             if query.ids is None:
                 ef = graph.candidates(query, is_filtered=query_filter is not None)
-                params = SearchParams(hnsw_ef=ef, acorn=acorn(), quantization=rescore)
+                params = edge.SearchParams(hnsw_ef=ef, acorn=acorn(), quantization=rescore)
         else:
             assert query.lexical is not None
             indices, values = query.lexical
-            nearest = Query.Nearest(SparseVector(indices.tolist(), values.tolist()), using=LEXICAL)
-        return QueryRequest(
+            nearest = edge.Query.Nearest(edge.SparseVector(indices.tolist(), values.tolist()), using=LEXICAL)
+        return edge.QueryRequest(
             query=nearest,
-            filter=query_filter if query.ids is None else Filter(must=[HasIdCondition({*query.ids})]),
+            filter=query_filter if query.ids is None else edge.Filter(must=[edge.HasIdCondition({*query.ids})]),
             limit=query.limit,
             params=params,
             with_payload=fields if query.has_payload else False,
@@ -386,7 +344,7 @@ def _make_run(folder: CollectionFolder | CollectionView, point_filter: PointFilt
         found: list[Sequence[EnginePoint]] = []
         step = max(1, len(queries)) if query_filter is None else _FILTERED_QUERIES
         for start in range(0, len(queries), step):
-            requests = QueryBatchRequest([request(query) for query in queries[start : start + step]])
+            requests = edge.QueryBatchRequest([request(query) for query in queries[start : start + step]])
             with folder.shard("searching it") as shard:
                 found += shard.query_batch(requests)
         return found

@@ -7,23 +7,24 @@ of its own, and commits by storing them: an edit that is killed half-way leaves 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import shutil
+import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import IO, ClassVar, Literal, TypeVar
 
+import portalocker
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreError, StoreLockedError
-from pearl_qdrant.store import graph
-from pearl_qdrant.store.edge import ledger as edge_ledger
-from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreClosedError, StoreError, StoreLockedError
+from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.child_process import Job
 from pearl_qdrant.store.edge.content import (
@@ -34,25 +35,164 @@ from pearl_qdrant.store.edge.content import (
     Content,
     Files,
     IndexState,
-    new_token,
-    read_content,
-    remove_other_files,
-    store_files,
-    sync_shard,
-    take_files,
-    write_content,
 )
-from pearl_qdrant.store.edge.opened import OpenedCollection, keep_from_flushing
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.system import ProcessGuard, resource_error
 
-SMALL_POINTS = 20_000
-"""Up to this many points a load keeps the payload indexes. Beyond, they are made with the graph (`child_main.py`)."""
+SMALL_POINTS = (
+    20_000  # up to which a load keeps the payload indexes; else they are made with the graph (`child_main.py`)
+)
+COMPACT_POINTS = 50_000  # at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes
+COMPACT_UNINDEXED_POINTS = 100_000  # the same without: until then 1.6 KB of anonymous memory a point, n-grams included
+WAIT_S = 2.0  # how long a second process waits: long enough if the first one is just closing
+POLL_S = 0.05
+_OWNER_CHARS = 100  # of the content of a lock file
 
-COMPACT_POINTS = 50_000
-"""Points at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes."""
 
-COMPACT_UNINDEXED_POINTS = 100_000
-"""The same without payload indexes: until then 1.6 KB of anonymous memory a point, n-grams included."""
+T = TypeVar("T")
+
+
+class CollectionLock:
+    """A file locked by the operating system until `release` or the end of the process; it names the owner."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._guard = ProcessGuard("The lock of a collection")
+
+    @classmethod
+    def acquire(cls, path: Path, collection: str, *, wait_s: float | None = None) -> CollectionLock:
+        """Lock a collection by its lock file.
+
+        Raises StoreLockedError if another process has it for `wait_s` more, FileNotFoundError if its folder does not
+        exist, StoreError if the file cannot be written, or the file system has no locks.
+        """
+        try:
+            file = os.fdopen(os.open(path, edge_content.APPEND_FLAGS, 0o666), "r+", encoding="utf-8")
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            what = f"Collection '{collection}' cannot be opened for writing"
+            raise (
+                resource_error(error, what) or edge_shard.unwritable_error(collection, str(path.parent), str(error))
+            ) from error
+        try:
+            while_locked(partial(_lock, file, path, collection), WAIT_S if wait_s is None else wait_s)
+            # Another process may have deleted the collection, and made one of that name, before we had the lock: then
+            # we have locked a file that is no longer in the folder.
+            if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                raise FileNotFoundError(str(path))
+            file.truncate(0)
+            with suppress(OSError):  # on a full disk the lock names no owner
+                os.write(file.fileno(), f"process {os.getpid()}: {_command()}".encode(errors="replace"))
+        except BaseException:
+            file.close()
+            raise
+        return cls(file)
+
+    def release(self) -> None:
+        """Unlock; the file stays, empty. In a forked process this only closes the copy: unlocking would unlock both."""
+        if self._guard.is_owner and not self._file.closed:
+            self._file.truncate(0)
+            portalocker.unlock(self._file)
+        self._file.close()
+
+
+def while_locked(do: Callable[[], T], wait_s: float) -> T:
+    """Call again while it raises StoreLockedError, for so long at most."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return do()
+        except StoreLockedError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(POLL_S)
+
+
+def _lock(file: IO[str], path: Path, collection: str) -> None:
+    try:
+        portalocker.lock(file, portalocker.LOCK_EX | portalocker.LOCK_NB)
+    except portalocker.AlreadyLocked as error:
+        raise StoreLockedError(collection, read_owner(path)) from error
+    except portalocker.LockException as error:
+        failed = f"Collection '{collection}' cannot be locked"
+        raise resource_error(error, failed) or StoreError(
+            f"{failed} ({error}): the file system does not support locks. Keep the store on a local disk, or use a "
+            f"Qdrant server as the store, as in http://localhost:6333.",
+            option="store",
+        ) from error
+
+
+def find_owner(path: Path) -> str | None:
+    """Find which process has the lock; None if nobody has, or the file cannot be read. It waits for nobody."""
+    try:
+        with path.open("rb") as file:
+            try:
+                portalocker.lock(file, portalocker.LOCK_SH | portalocker.LOCK_NB)
+            except portalocker.AlreadyLocked:
+                return read_owner(path)
+            portalocker.unlock(file)
+    except (OSError, portalocker.LockException):  # or a file system without locks
+        pass
+    return None
+
+
+def read_owner(path: Path) -> str:
+    """Read which process has the lock. Anybody may have written the file, so the text is made printable."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            owner = file.read(_OWNER_CHARS)
+    except OSError:  # on Windows nobody else may read a locked file
+        return "unknown"
+    return "".join(char if char.isprintable() else "?" for char in owner) or "unknown"
+
+
+def _command() -> str:
+    """Return this process's command with its first argument only, as in "pearl-qdrant ingest"."""
+    name = Path(sys.argv[0] or sys.executable).name
+    return " ".join([name, *sys.argv[1:2]])[:80]
+
+
+class OpenedCollection:
+    """A collection that this process has open. Thread-safe: one lock protects all use of the shard. `path` is the
+    folder with the ledger, `manifest` as it was committed, or last written here.
+    """
+
+    def __init__(self, path: Path, name: str, manifest: Manifest, content: Content) -> None:
+        self.path, self.name, self.manifest = path, name, manifest
+        self.guard = ProcessGuard(f"Collection '{name}'")
+        self._content = content
+        self.index = content.index
+        self._mutex = threading.RLock()
+        self._shard: EdgeShard | None = None
+
+    @contextmanager
+    def shard(self, doing: str) -> Iterator[EdgeShard]:
+        """Lock the shard for this thread, to do as in "searching it"; StoreError if it is not here, or Edge fails."""
+        self.guard.check()
+        with self._mutex:
+            if self._shard is None:
+                raise self._no_shard_error(doing)
+            with edge_shard.edge_errors(self.name, doing):
+                yield self._shard
+
+    def _no_shard_error(self, doing: str) -> StoreError:
+        return StoreClosedError(f"Collection '{self.name}' is closed. Open it again before {doing}.")
+
+    @property
+    def state_token(self) -> str | None:
+        """What names the state that is searched here; None if it is not committed."""
+        return self._content.token
+
+    def read_ledger(self) -> Iterator[bytes]:
+        with edge_shard.edge_errors(self.name, "reading what it learned"):
+            yield from edge_content.read_lines(self.path)
+
+
+def keep_from_flushing(shard: EdgeShard | None) -> None:
+    """In a forked process: never free a shard. Edge flushes one that Python frees, into the first process's files."""
+    if shard is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(shard))
 
 
 class _Registry:
@@ -74,20 +214,21 @@ class CollectionFolder(OpenedCollection):
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        """Lock and open; see `acquire`."""
         self._users = 0
         self._handed_over_for: str | None = None  # as in "being loaded"
         self._n_editors = 0
         self._is_changed = False  # since the last commit
         self._has_new_files = False  # the shard's files are not those that are stored
         self._is_kept = False  # if this process is killed, the next one goes on with the work folder
-        self._lock = edge_lock.CollectionLock.acquire(path / LOCK_FILE, name)
+        self.work = path / WORK_FOLDER  # of the files that change
+        self.work_shard = self.work / SHARD_FOLDER
+        self._lock = CollectionLock.acquire(path / LOCK_FILE, name)
         try:
-            super().__init__(path, name, *read_content(path, name))
+            super().__init__(path, name, *edge_content.read_content(path, name))
             try:
                 self._begin_work()
                 self._load()
-                if not self._is_kept and edge_ledger.adopt_ledger(path.parent, name, path):
+                if not self._is_kept and edge_content.adopt_ledger(path.parent, name, path):
                     self._is_changed = True
                     self._commit()
             except StoreError as error:
@@ -102,36 +243,26 @@ class CollectionFolder(OpenedCollection):
             self._lock.release()
             raise
 
-    @property
-    def work(self) -> Path:
-        """The folder of the files that change."""
-        return self.path / WORK_FOLDER
-
-    @property
-    def work_shard(self) -> Path:
-        """Edge's files in it."""
-        return self.work / SHARD_FOLDER
-
     def _begin_work(self) -> None:
         """Make a shard of the stored files, or go on with that of a killed load."""
-        remove_other_files(self.path, self._content)
+        edge_content.remove_other_files(self.path, self._content)
         with edge_shard.edge_errors(self.name, "opening it"):
             if (self.work / MANIFEST_FILE).is_file():
-                manifest, content = read_content(self.work, self.name)
+                manifest, content = edge_content.read_content(self.work, self.name)
                 if content.token == self._content.token:  # else it was committed, and killed at the end of that
-                    self.manifest, self._index = manifest, content.index
+                    self.manifest, self.index = manifest, content.index
                     self._is_changed = self._has_new_files = self._is_kept = True
                     return
             with suppress(FileNotFoundError):
                 shutil.rmtree(self.work)
             try:
-                take_files(self.path, self.name, self._content.files, self.work_shard, is_lasting=True)
+                edge_content.take_files(self.path, self.name, self._content.files, self.work_shard, is_lasting=True)
             except BaseException:
                 shutil.rmtree(self.work, ignore_errors=True)
                 raise
             # Without a committed line, it may be the kept ledger of a collection that was made again.
             if self._content.ledger_bytes:
-                edge_ledger.cut(self.path, self._content.ledger_bytes)
+                edge_content.cut_ledger(self.path, self._content.ledger_bytes)
 
     @classmethod
     def acquire(cls, path: Path, name: str) -> CollectionFolder:
@@ -156,7 +287,6 @@ class CollectionFolder(OpenedCollection):
 
     @staticmethod
     def is_open(path: Path) -> bool:
-        """Whether this process has it open."""
         with _registry.lock:
             return path in _registry.folders
 
@@ -179,9 +309,8 @@ class CollectionFolder(OpenedCollection):
 
     @contextmanager
     def hand_over(self, reason: str) -> Iterator[None]:
-        """Close the shard so that a child process can open it, and open it again afterwards.
-
-        Until the end of the block, `shard` refuses all other use, and says why: as in "being loaded".
+        """Close the shard so that a child process can open it, and open it again afterwards. Until the end of the
+        block, `shard` refuses all other use, and says why: as in "being loaded".
         """
         is_handed_over = False
         with self.editing():
@@ -248,9 +377,8 @@ class CollectionFolder(OpenedCollection):
         return None if self._is_changed else super().state_token
 
     def _commit(self) -> None:
-        """Let readers see what changed, with its files. The caller holds this folder's lock.
-
-        If that fails (StoreError), as on a full disk, it is kept, and done with the next change.
+        """Let readers see what changed, with its files. The caller holds this folder's lock. If that fails
+        (StoreError), as on a full disk, it is kept, and done with the next change.
         """
         if self._shard is None or not self._is_changed:
             return
@@ -259,68 +387,63 @@ class CollectionFolder(OpenedCollection):
                 files = self._content.files
                 if self._has_new_files:
                     self._shard.flush()
-                    files = store_files(self.path, self.work_shard, files)
-                content = self._next_content(new_token(), files)
-                write_content(self.path, self.manifest, content)
+                    files = edge_content.store_files(self.path, self.work_shard, files)
+                content = self._next_content(edge_content.new_token(), files)
+                edge_content.write_content(self.path, self.manifest, content)
         except StoreError:
             with suppress(StoreError):
-                self._content = read_content(self.path, self.name)[1]
-                remove_other_files(self.path, self._content)
+                self._content = edge_content.read_content(self.path, self.name)[1]
+                edge_content.remove_other_files(self.path, self._content)
             with suppress(StoreError):
                 self._keep()
             raise
         self._content, self._is_changed, self._has_new_files, self._is_kept = content, False, False, False
         with suppress(OSError):  # it is told by its token
             (self.work / MANIFEST_FILE).unlink(missing_ok=True)
-        remove_other_files(self.path, content)
+        edge_content.remove_other_files(self.path, content)
 
     def _next_content(self, token: str, files: Files) -> Content:
-        n_bytes = edge_ledger.size(self.path)
-        return replace(self._content, token=token, files=files, ledger_bytes=n_bytes, index=self._index)
+        n_bytes = edge_content.ledger_size(self.path)
+        return replace(self._content, token=token, files=files, ledger_bytes=n_bytes, index=self.index)
 
     def _keep(self) -> None:
         """Say that the work folder has what is not committed, and counts if this process is killed."""
         with edge_shard.edge_errors(self.name, "writing its manifest"):
             if not self._is_kept:
-                sync_shard(self.work_shard)
+                edge_content.sync_shard(self.work_shard)
             content = self._next_content(self._content.token, self._content.files)
-            write_content(self.work, self.manifest, content)
+            edge_content.write_content(self.work, self.manifest, content)
             self._is_kept = True
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest, atomically; StoreError if it cannot be written."""
         if manifest != self.manifest:
-            self._replace(manifest, self._index)
+            self._replace(manifest, self.index)
 
     def write_index_state(self, state: IndexState) -> None:
-        """Replace the state of the graph; raises as `write_manifest`."""
         self._replace(self.manifest, state)
 
     def _replace(self, manifest: Manifest, index: IndexState | None) -> None:
         with self._mutex:
-            before = self.manifest, self._index
-            self.manifest, self._index = manifest, index
+            before = self.manifest, self.index
+            self.manifest, self.index = manifest, index
             try:
                 with self.editing():
                     self._is_changed = True
                     if self._is_kept:
                         self._keep()
             except StoreError:
-                self.manifest, self._index = before
+                self.manifest, self.index = before
                 if self._is_kept:
                     with suppress(StoreError):
                         self._keep()
                 raise
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
-        """Append lines to the ledger of learned names; raises as `write_manifest`."""
         with self.editing(), self._mutex, edge_shard.edge_errors(self.name, "learning names"):
             self._is_changed = True
-            edge_ledger.append_lines(self.path, lines)
+            edge_content.append_lines(self.path, lines)
 
     def job(self, task: Literal["load", "finalize"]) -> Job:
-        """Describe the job of a child."""
-        state = self._index
         return Job(
             task=task,
             collection=self.name,
@@ -328,10 +451,7 @@ class CollectionFolder(OpenedCollection):
             dim=self.manifest.dim,
             threshold_kb=edge_shard.INDEXING_THRESHOLD_KB,
             quantization=self.manifest.quantization,
-            has_graph=state is not None,
-            graph_m=graph.M if state is None else state.m,
-            graph_ef_construct=graph.EF_CONSTRUCT if state is None else state.ef_construct,
-            parts=1 if state is None else state.parts,
+            index=self.index,
             small_points=SMALL_POINTS,
             compact_points=COMPACT_POINTS,
             compact_unindexed_points=COMPACT_UNINDEXED_POINTS,
@@ -339,19 +459,9 @@ class CollectionFolder(OpenedCollection):
 
     def _load(self) -> None:
         """Open the shard. If a process was killed, its child may keep the shard locked a little longer: wait for it."""
-        deadline = time.monotonic() + edge_lock.WAIT_S
-        while True:
-            try:
-                self._shard = edge_shard.load_shard(self.work_shard, self.name)
-            except StoreLockedError:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(edge_lock.POLL_S)
-            else:
-                return
+        self._shard = while_locked(partial(edge_shard.load_shard, self.work_shard, self.name), WAIT_S)
 
     def _close_shard(self, shard: EdgeShard, doing: str) -> None:
-        """Flush and close a shard; it is closed even if flushing fails."""
         with edge_shard.edge_errors(self.name, doing):
             try:
                 shard.flush()
@@ -379,16 +489,12 @@ class CollectionFolder(OpenedCollection):
         finally:
             self._lock.release()
 
-    def _detach_after_fork(self) -> None:
-        """In a forked process: leave the files and the lock to the first process."""
-        keep_from_flushing(self._shard)
-        self._lock.release()
-
 
 def _detach_all_after_fork() -> None:
-    """In a forked process: forget the collections that the first process has open."""
+    """In a forked process: forget the collections that the first process has open; files and locks are its own."""
     for folder in _registry.folders.values():
-        folder._detach_after_fork()
+        keep_from_flushing(folder._shard)
+        folder._lock.release()
     _registry.folders.clear()
     # A thread of the first process may have held the lock when it forked. That thread does not exist here, so it would
     # never be released: make a new one.

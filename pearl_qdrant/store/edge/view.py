@@ -3,7 +3,7 @@
     STORE/.view-RANDOM/                    its folder, where hard links to the collection's files can be made
     TMPDIR/pearl-qdrant-view-RANDOM/       where the store cannot be written
 
-The folder has links to the large files that are current and copies of the small ones (`placing.py`). So a view takes no
+The folder has links to the large files that are current and copies of the small ones (`content.py`). So a view takes no
 lock of the collection, writes nothing into its folder, and sees nothing of what is written later. The file `.lock` in
 it is locked by its process. A process that dies unlocks it, and the next opening of a view removes the folder.
 """
@@ -27,13 +27,18 @@ from qdrant_edge import EdgeShard
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.content import MANIFEST_FILE, SHARD_FOLDER, Content, read_content, take_files
-from pearl_qdrant.store.edge.ledger import LEDGER_FILE
-from pearl_qdrant.store.edge.opened import OpenedCollection, keep_from_flushing
-from pearl_qdrant.store.edge.placing import copy_file
-from pearl_qdrant.store.ownership import ProcessGuard
-from pearl_qdrant.store.resources import resource_error
+from pearl_qdrant.store.edge.content import (
+    LEDGER_FILE,
+    MANIFEST_FILE,
+    SHARD_FOLDER,
+    Content,
+    copy_file,
+    read_content,
+    take_files,
+)
+from pearl_qdrant.store.edge.folder import OpenedCollection, keep_from_flushing
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.system import ProcessGuard, resource_error
 
 _LOCK_FILE = ".lock"
 _PREFIXES = (".view-", "pearl-qdrant-view-")  # in the store, in the folder for temporary files

@@ -1,45 +1,77 @@
-"""One open collection on a Qdrant server."""
+"""One open collection on a Qdrant server: its points, its graph, which is held back during a load, and its ledger."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from itertools import chain
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from uuid import uuid4, uuid5
 
 import msgspec
-from pydantic import ValidationError
 from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import ManifestError, StoreClosedError, StoreError
+from pearl_qdrant.errors import CollectionExistsError, StoreClosedError, StoreError, StoreFullError, StoreRejectedError
 from pearl_qdrant.store.graph import CollectionStatus, share_indexed
-from pearl_qdrant.store.points import NameRows, pack_rows
-from pearl_qdrant.store.protocol import Collection, PointFilter
-from pearl_qdrant.store.schema import DENSE, LEXICAL, Checkpoint, Manifest, NamePoint
+from pearl_qdrant.store.protocol import PLAIN, Collection, PointFilter
+from pearl_qdrant.store.schema import (
+    DENSE,
+    INDEXED_FIELDS,
+    LEXICAL,
+    Checkpoint,
+    Manifest,
+    NamePoint,
+    NameRows,
+    pack_rows,
+)
 from pearl_qdrant.store.search import SearchEngine
-from pearl_qdrant.store.server import indexing as server_indexing
 from pearl_qdrant.store.server.connection import Connection
-from pearl_qdrant.store.server.current import confirm_write, find_current, physical_name
-from pearl_qdrant.store.server.indexing import Indexing
-from pearl_qdrant.store.server.ledger import ServerLedger
 from pearl_qdrant.store.server.queries import Limits, at_most, retrieve, run_queries, scroll, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader, check_points
-from pearl_qdrant.store.versions import PLAIN
-
-MANIFEST_KEY = "pearl_qdrant"
-"""Key of the manifest in the collection's metadata; other keys there are never changed."""
-
-CHECKPOINT_PREFIX = "pearl_qdrant_checkpoint_"
-"""Each input that is being loaded has its own key, so that processes do not overwrite each other's checkpoints."""
+from pearl_qdrant.store.server.versions import (
+    MANIFEST_KEY,
+    checkpoint_key,
+    confirm_write,
+    find_current,
+    parse_manifest,
+    physical_name,
+)
 
 _PAGE_POINTS = 512  # points in one scroll request
 _ROWS = 256  # points in one page with vectors: 1.5 MB
-_LOOK_S = 1.0
+_LOOK_S = 1.0  # the server is asked once in this time whether another version is current
 _BATCH_MENTIONS = 32  # mentions in one request: enough to hide a round trip, few enough for several requests in flight
 _MAX_VALUES = 512  # values in one condition of a filter
+_LEDGER_POINTS = 16  # points of a ledger in one scroll: 16 MB at most
+_PACKING_S = 3600.0  # how long a server may take to pack a shard
+
+LEDGER_SUFFIX = ".pearl-qdrant-learned"  # ends the name of a ledger. Lists of collections leave such names out
+PART_BYTES = 1 << 20  # bytes of lines in one point of a ledger; a server takes 32 MB in a request
+
+LOAD_KEY = "pearl_qdrant_load"
+"""Key in the collection's metadata while a load has indexing switched off; its value is the setting to restore."""
+
+_NO_INDEXING = 0  # this `indexing_threshold` switches the building of graphs off
+_DEFAULT_THRESHOLD_KB = 10_000  # Qdrant's own (since 1.15; 20,000 before), for a collection that reports none
+_FINISHED_POLLS = 2  # polls in a row with a built graph: at the first one the optimizer may not have started
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexing:
+    """How `finalize` waits for the graph: seconds between two polls, and without a change until it gives up."""
+
+    poll_s: float = 0.5
+    stall_s: float = 1800.0
 
 
 class ServerCollection(Collection):
@@ -77,18 +109,7 @@ class ServerCollection(Collection):
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest as read on opening, or as last written here."""
         return self._manifest
-
-    @property
-    def connection(self) -> Connection:
-        """The connection of its requests."""
-        return self._connection
-
-    @property
-    def physical(self) -> str:
-        """The server's own name of this version."""
-        return self._physical
 
     @property
     def version(self) -> str:
@@ -97,7 +118,6 @@ class ServerCollection(Collection):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether another version is current by now. The server is asked once in `_LOOK_S` seconds at most."""
         if not self._is_hidden and not self._is_outdated and time.monotonic() - self._seen_at > _LOOK_S:
             self._seen_at = time.monotonic()
             with suppress(StoreError):
@@ -105,30 +125,25 @@ class ServerCollection(Collection):
         return self._is_outdated
 
     def _confirm(self) -> None:
-        """Return when what was written counts; see `confirm_write`."""
         if not self._is_hidden:
             confirm_write(self._connection, self.name, self._version)
 
     def read_manifest(self) -> Manifest:
-        """Read the manifest as it is on the server now."""
         info = self._info()
         self._manifest = parse_manifest(info.config.metadata, self.name)
         self._keep_to(Limits.of(info))
         return self._manifest
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest in one request; other metadata stays, checkpoints included."""
         self._merge_metadata({MANIFEST_KEY: manifest.model_dump(mode="json", exclude={"checkpoints"})})
         self._confirm()
         self._manifest = manifest
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Record how much of an input is stored."""
-        self._merge_metadata({_checkpoint_key(checkpoint.input): checkpoint.model_dump(mode="json")})
+        self._merge_metadata({checkpoint_key(checkpoint.input): checkpoint.model_dump(mode="json")})
 
     def remove_checkpoint(self, input_name: str) -> None:
-        """Remove the checkpoint of an input: its load is complete."""
-        self._merge_metadata({_checkpoint_key(input_name): None})
+        self._merge_metadata({checkpoint_key(input_name): None})
 
     def _merge_metadata(self, metadata: dict[str, object]) -> None:
         self._call(lambda: self._client.update_collection(self._physical, metadata=metadata))
@@ -138,25 +153,23 @@ class ServerCollection(Collection):
         return info
 
     def read_ledger(self) -> Iterator[bytes]:
-        """Yield the lines of the ledger of learned names; see `protocol.Collection.read_ledger`."""
         self._check_open()
         return ServerLedger(self._connection, self.name, self._physical).read_lines()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
-        """Append lines to the ledger of learned names; see `protocol.Collection.append_ledger`."""
         self._check_open()
         ServerLedger(self._connection, self.name, self._physical).append_lines(lines)
 
     def writer(self) -> ServerWriter:
-        """Start a bulk load: make missing payload indexes, and hold back the graph until `finalize`."""
-        self._check_open()
-        server_indexing.ensure_payload_indexes(self._connection, self._physical)
-        server_indexing.begin_load(self._connection, self._physical)
+        self.ensure_payload_indexes()
+        info = self._info()
+        if LOAD_KEY not in (info.config.metadata or {}):  # else a load that died has switched indexing off
+            threshold = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
+            self._set_threshold(_NO_INDEXING, {LOAD_KEY: {"indexing_threshold": threshold}})
         dim = self._manifest.dim
         return ServerWriter(self._connection, self._physical, self._limits, dim=dim, confirm=self._confirm)
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Write a few points; search finds them when this returns."""
         self._check_open()
         uploader = Uploader(self._connection, self._physical, self._limits)
         for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
@@ -164,33 +177,80 @@ class ServerCollection(Collection):
         self._confirm()
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
-        """Replace everything but the vectors of stored points."""
         self._check_open()
         Uploader(self._connection, self._physical, self._limits).replace_payloads(points)
         self._confirm()
 
     def count_entities(self) -> int:
-        """Return the exact number of points that carry a canonical name."""
         canonical = models.FieldCondition(key="is_canonical", match=models.MatchValue(value=True))
         return self._count_filtered(models.Filter(must=[canonical]))
 
+    def ensure_payload_indexes(self) -> None:
+        """Create missing payload indexes. Besides the fields of the schema `is_canonical` is indexed, since strict mode
+        otherwise refuses to count by it, and `kb`, for users who query the server directly.
+        """
+        schema = self._info().payload_schema
+        for field in (*INDEXED_FIELDS, "kb", "is_canonical"):
+            if field not in schema:
+                kind = models.PayloadSchemaType.BOOL if field == "is_canonical" else models.PayloadSchemaType.KEYWORD
+                create = partial(self._client.create_payload_index, self._physical, field, field_schema=kind, wait=True)
+                self._call(create)
+
+    def _set_threshold(self, threshold_kb: int, metadata: dict[str, object]) -> None:
+        """Set the threshold and merge the metadata, in one request; None removes a key."""
+        config = models.OptimizersConfigDiff(indexing_threshold=threshold_kb)
+        self._call(lambda: self._client.update_collection(self._physical, optimizers_config=config, metadata=metadata))
+
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Switch indexing on and wait until the server has built the graph; raises as `wait_until_built`."""
-        self._check_open()
-        server_indexing.ensure_payload_indexes(self._connection, self._physical)
-        server_indexing.end_load(self._connection, self._physical)
-        server_indexing.wait_until_built(
-            self._connection,
-            self._physical,
-            self._indexing,
-            n_vectors=self._count_vectors(DENSE),
-            n_sparse=self._count_vectors(LEXICAL),
-            dim=self._manifest.dim,
-            on_progress=on_progress,
+        """Switch indexing on and wait until the server has built the graph. StoreError if nothing changes for
+        `Indexing.stall_s`, or the server reports that its optimizer failed.
+        """
+        self.ensure_payload_indexes()
+        mark = (self._info().config.metadata or {}).get(LOAD_KEY)
+        if mark is not None:
+            threshold = mark.get("indexing_threshold") if isinstance(mark, dict) else None
+            self._set_threshold(int(threshold or _DEFAULT_THRESHOLD_KB), {LOAD_KEY: None})
+        # Counted once: an exact count takes a server time that its graph needs.
+        n_vectors, n_sparse = self._count_vectors(DENSE), self._count_vectors(LEXICAL)
+        n_finished, last_change, last_state = 0, time.monotonic(), None
+        while True:
+            info = self._info()
+            self._raise_failure(info)
+            indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse)
+            if on_progress is not None:
+                on_progress(indexed, n_vectors)
+            n_finished = n_finished + 1 if is_built(info, n_vectors=n_vectors, dim=self._manifest.dim) else 0
+            if n_finished >= _FINISHED_POLLS:
+                return
+            progress = None
+            with suppress(StoreRejectedError):  # a server that is too old to report it
+                progress = self._call(partial(self._client.get_optimizations, self._physical))
+            state = (indexed, info.status, info.segments_count, str(progress))
+            if state != last_state:
+                last_state, last_change = state, time.monotonic()
+            elif time.monotonic() - last_change > self._indexing.stall_s:
+                raise StoreError(
+                    f"The graph of collection '{self._physical}' at {self._connection.location} has not grown for "
+                    f"{self._indexing.stall_s:.0f} s ({indexed:,} of {n_vectors:,} vectors indexed). Search still "
+                    f"works. See the server's log, then continue with: pearl-qdrant collections finalize "
+                    f"{self._physical}"
+                )
+            time.sleep(self._indexing.poll_s)
+
+    def _raise_failure(self, info: models.CollectionInfo) -> None:
+        """Raise the error of the server's optimizer, if there is one."""
+        error = getattr(info.optimizer_status, "error", None)
+        if error is None and info.status != models.CollectionStatus.RED:
+            return
+        name, error = self._physical, self._connection.redact(error) if error else None
+        message = (
+            f"Qdrant at {self._connection.location} cannot index collection '{name}': {error or 'its status is red'}."
         )
+        if error and "no space left" in error.lower():
+            raise StoreFullError(f"{message} Free some space, then run: pearl-qdrant collections finalize {name}")
+        raise StoreRejectedError(f"{message} See the server's log, then run: pearl-qdrant collections finalize {name}")
 
     def status(self) -> CollectionStatus:
-        """Return counts, segments and indexes."""
         info = self._info()
         n_vectors = self._count_vectors(DENSE)
         return CollectionStatus(
@@ -198,16 +258,43 @@ class ServerCollection(Collection):
             vectors=n_vectors,
             indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, self._count_vectors(LEXICAL)),
             segments=info.segments_count,
-            is_finalized=server_indexing.is_built(info, n_vectors=n_vectors, dim=self._manifest.dim),
+            is_finalized=is_built(info, n_vectors=n_vectors, dim=self._manifest.dim),
             payload_indexes=tuple(sorted(info.payload_schema)),
         )
 
+    def download_shard(self, target: Path) -> None:
+        """Let the server make a snapshot of the only shard, download it, compare its checksum, and delete it there.
+
+        StoreRejectedError, a part of a sentence, if there are more shards, the server refuses, or what arrived is not
+        what it made.
+        """
+        connection, physical = self._connection, self._physical
+        placed = self._call(partial(self._client.collection_cluster_info, physical))
+        n_shards = len(placed.local_shards) + len(placed.remote_shards)
+        if n_shards != 1 or placed.remote_shards:
+            raise StoreRejectedError(
+                f"the server keeps it in {n_shards} shards or replicas, not in one on the node asked"
+            )
+        path = f"/collections/{quote(physical, safe='')}/shards/{placed.local_shards[0].shard_id}/snapshots"
+        made = self._call(partial(connection.request, "POST", path, timeout_s=_PACKING_S))
+        try:
+            result = made.json()["result"]
+            name, wanted = str(result["name"]), result.get("checksum")
+        except (ValueError, LookupError, TypeError) as error:
+            raise StoreRejectedError("the server names no snapshot") from error
+        one = f"{path}/{quote(name, safe='')}"
+        try:
+            found = self._call(partial(_download, connection, one, target))
+            if wanted != found:
+                raise StoreRejectedError(f"its snapshot has the SHA-256 {found}, and the server says {wanted}")
+        finally:
+            with suppress(StoreError):
+                self._call(partial(connection.request, "DELETE", one, timeout_s=_PACKING_S))
+
     def close(self) -> None:
-        """Refuse further use; no resource is held."""
         self._closed = True
 
     def _keep_to(self, limits: Limits) -> None:
-        """Keep to limits of strict mode."""
         self._limits = limits
         self._page_size = at_most(_PAGE_POINTS, limits.query)
         self._max_values = at_most(_MAX_VALUES, limits.values)
@@ -221,11 +308,7 @@ class ServerCollection(Collection):
         self._limits.check_query(n_wanted, self.name)
         return SearchEngine(
             run=partial(
-                run_queries,
-                self._connection,
-                self._physical,
-                query_filter=to_filter(point_filter),
-                limits=self._limits,
+                run_queries, self._connection, self._physical, query_filter=to_filter(point_filter), limits=self._limits
             ),
             read=self._read,
             dim=self._manifest.dim,
@@ -242,7 +325,6 @@ class ServerCollection(Collection):
             yield from (self._read(row.payload) for row in rows)
 
     def scroll_rows(self) -> Iterator[NameRows]:
-        """Yield all points with their vectors; see `protocol.Collection.scroll_rows`."""
         self._check_open()
         page = at_most(_ROWS, self._limits.query)
         for rows in scroll(self._connection, self._physical, page=page, with_vectors=True):
@@ -267,7 +349,6 @@ class ServerCollection(Collection):
         return int(answer.count)
 
     def _count_vectors(self, vector: str) -> int:
-        """Count the points that have this vector, exactly."""
         return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
@@ -293,22 +374,112 @@ class ServerCollection(Collection):
         return NamePoint.from_json(payload, self.name)
 
     def _call(self, request: Callable[[], Any]) -> Any:
-        """Send a request; retried and with our errors, see `Connection.call`."""
         self._check_open()
         return self._connection.call(request, collection=self.name)
 
 
-def _checkpoint_key(input_name: str) -> str:
-    return CHECKPOINT_PREFIX + sha256(input_name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int) -> bool:
+    """Whether the server has nothing left to index.
+
+    Segments below the threshold never get a graph and are searched exactly: such a collection is finished too. But if
+    the average segment is above it and nothing is indexed, the optimizer has not started, even if the status is green.
+    """
+    if LOAD_KEY in (info.config.metadata or {}):
+        return False
+    threshold_kb = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
+    segment_kb = n_vectors * dim * 4 / 1024 / max(info.segments_count, 1)
+    not_started = segment_kb > threshold_kb and not info.indexed_vectors_count
+    return info.status == models.CollectionStatus.GREEN and not not_started
 
 
-def parse_manifest(metadata: Mapping[str, Any] | None, name: str) -> Manifest:
-    """Read the manifest and the checkpoints of a collection from its metadata; ManifestError if they are not there."""
-    metadata = metadata or {}
-    checkpoints = [value for key, value in metadata.items() if key.startswith(CHECKPOINT_PREFIX) and value]
-    manifest = Manifest.parse(metadata.get(MANIFEST_KEY), name)
-    try:
-        parsed = tuple(map(Checkpoint.model_validate, checkpoints))
-    except ValidationError as error:
-        raise ManifestError(name, f"a checkpoint is unreadable: {error.errors()[0]['msg']}") from error
-    return manifest.with_checkpoints(tuple(sorted(parsed, key=lambda one: one.input)))
+def _download(connection: Connection, path: str, target: Path) -> str:
+    """Download a file; returns its SHA-256 in hexadecimal digits."""
+    digest = sha256()
+    with connection.stream("GET", path, timeout_s=_PACKING_S) as response, target.open("wb") as file:
+        for chunk in response.iter_bytes(1 << 20):
+            file.write(chunk)
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLedger:
+    """The ledger of one collection: a second collection beside it, of points without vectors.
+
+    It is called NAME.pearl-qdrant-learned, is made with the first lines, with the replicas of the version behind it (by
+    the server's name `like`), and stays where a collection is deleted to be made again. The lines of one call are one
+    or several points; they count only when all of them are there, so that a process that dies leaves nothing that
+    counts. Two processes never write the same point.
+    """
+
+    connection: Connection
+    collection: str
+    like: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.collection + LEDGER_SUFFIX
+
+    def read_lines(self) -> Iterator[bytes]:
+        """Yield the lines of all calls, in their order, also of one whose writer died; none if there is no ledger. A
+        key that may read the collection alone cannot see whether there is one: that is a warning in the log.
+        """
+        try:
+            if not self._exists():
+                return
+        except StoreRejectedError as error:
+            _log.warning("Collection '%s' is linked without what it learned: %s", self.collection, error)
+            return
+        pages = scroll(self.connection, self.name, page=_LEDGER_POINTS)
+        payloads = (msgspec.json.decode(row.payload) for row in chain.from_iterable(pages))
+        parts = {(one["time"], one["call"], one["part"]): one["lines"] for one in payloads}
+        for key in sorted(parts):
+            yield from parts[key].encode("utf-8").split(b"\n")
+
+    def append_lines(self, lines: Sequence[bytes]) -> None:
+        """Append lines; a server has them on return. Raises StoreError if it does not take them."""
+        if not self._exists():
+            self._create()
+        call, now, parts = uuid4(), time.time_ns(), list(_cut(lines))
+        for i, part in enumerate(parts):
+            payload = {"call": str(call), "time": now, "part": i, "lines": part.decode("utf-8")}
+            point = models.PointStruct(id=str(uuid5(call, str(i))), vector={}, payload=payload)
+            self._call(partial(self.connection.client.upsert, self.name, [point], wait=True))
+
+    def delete(self) -> None:
+        if self._exists():
+            self._call(partial(self.connection.client.delete_collection, self.name))
+
+    def _exists(self) -> bool:
+        return bool(self._call(partial(self.connection.client.collection_exists, self.name)))
+
+    def _create(self) -> None:
+        """Make the collection, with as many copies as the one that it belongs to; another process may be faster."""
+        params = self.connection.info(self.like or self.collection).config.params
+        create = partial(
+            self.connection.client.create_collection,
+            self.name,
+            vectors_config={},
+            shard_number=1,
+            replication_factor=params.replication_factor,
+            write_consistency_factor=params.write_consistency_factor,
+        )
+        with suppress(CollectionExistsError):
+            self._call(create)
+
+    def _call(self, request: Any) -> Any:
+        return self.connection.call(request, collection=self.name)
+
+
+def _cut(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """Lines joined to parts of about `PART_BYTES`."""
+    part: list[bytes] = []
+    size = 0
+    for line in lines:
+        part.append(line)
+        size += len(line) + 1
+        if size >= PART_BYTES:
+            yield b"\n".join(part)
+            part, size = [], 0
+    if part:
+        yield b"\n".join(part)

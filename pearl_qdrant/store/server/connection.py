@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import math
 import ssl
@@ -10,8 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 from qdrant_client import QdrantClient, models
@@ -25,80 +27,188 @@ from pearl_qdrant.errors import (
     StoreError,
     StoreRejectedError,
 )
-from pearl_qdrant.settings import OLDEST_SERVER, TESTED_SERVER
-from pearl_qdrant.store.ownership import ProcessGuard
-from pearl_qdrant.store.retry import RetryPolicy
+from pearl_qdrant.settings import OLDEST_SERVER, TESTED_SERVER, ServerAccess
 from pearl_qdrant.store.server import errors as server_errors
-from pearl_qdrant.store.server.nodes import ONLY_NODE, Address, Nodes, parse_addresses
+from pearl_qdrant.store.server.errors import RetryPolicy
+from pearl_qdrant.store.system import ProcessGuard
+
+DEFAULT_PORT = 6333
+ONLY_NODE = "pearl_qdrant_node"  # extension of a request that one node alone may answer: its number
+_STARTING = (502, 503, 504)  # what a node answers that starts or ends, or the proxy before it; another one may answer
+_CUT = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
 A = TypeVar("A")
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
-
-_CONNECT_TIMEOUT_S = 2.5
-"""To connect; shorter than the time-out of an answer, to notice a host that drops packets."""
-
+_CONNECT_TIMEOUT_S = 2.5  # shorter than the time-out of an answer, to notice a host that drops packets
 _LOG_EVERY_S = 30.0
-
-_SEARCH_THREADS = 3
-"""Requests of one batch of mentions that are in flight at the same time."""
+_SEARCH_THREADS = 3  # requests of one batch of mentions that are in flight at the same time
 
 _UNCOMPRESSED = {"Accept-Encoding": "identity"}
 """A server compresses while it sends, in chunks. On a kept-alive connection the last chunk waits for an acknowledgement
 that the client's kernel delays by 40 ms, and a link takes several requests."""
 
-_JSON = {"Content-Type": "application/json"}
-
 _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
 """Uploads use four connections, a service some more. Idle ones are kept: a new one costs one to three round trips."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One address of a server: `url` as given, without a slash at its end, and `base`, the same with the port."""
+
+    url: str
+    base: str
+    host: str
+    is_encrypted: bool
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the host is this machine, judged by its name or address only."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def parse_addresses(location: str) -> list[Address]:
+    """Parse one URL or several with commas between; SettingsError if one is not valid, or holds a secret."""
+    addresses = [_parse(one.strip()) for one in location.split(",") if one.strip()]
+    return list({address.url: address for address in addresses}.values())
+
+
+def _parse(url: str) -> Address:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise SettingsError("The store's URL is not valid. A valid one is http://localhost:6333.") from error
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise SettingsError(
+            f"The URL of the store at {host} holds a user, password, query or fragment. "
+            f"Give the plain URL, and the key in QDRANT_API_KEY."
+        )
+    if parts.scheme not in ("http", "https") or not host:
+        raise SettingsError(f"The store's URL '{url}' must begin with http:// or https:// and name a host.")
+    netloc = parts.netloc if port else f"{parts.netloc.rstrip(':')}:{DEFAULT_PORT}"
+    base = parts._replace(netloc=netloc, path=parts.path.rstrip("/")).geturl()
+    return Address(url.rstrip("/"), base, host, parts.scheme == "https")
+
+
+class Nodes(httpx.BaseTransport):
+    """Sends requests to one node of a cluster, and from the first that it does not answer on to the next one. A request
+    that ended half-way is sent again to the next node too: all requests of this package may be sent twice.
+    """
+
+    def __init__(self, addresses: Sequence[Address], inner: httpx.BaseTransport) -> None:
+        self._urls = [httpx.URL(one.base) for one in addresses]
+        self._inner = inner
+        self._current = 0
+        self._lock = threading.Lock()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        only = request.extensions.get(ONLY_NODE)
+        if only is not None:
+            return self._inner.handle_request(self._at(request, only))
+        start, n = self._current, len(self._urls)
+        for node in ((start + i) % n for i in range(n)):
+            is_last = (node + 1) % n == start
+            try:
+                response = self._inner.handle_request(self._at(request, node))
+            except httpx.TransportError as error:
+                # A kept connection that ended meanwhile says nothing of the node.
+                level = logging.INFO if isinstance(error, _CUT) else logging.WARNING
+                self._leave(node, str(error) or type(error).__name__, level)
+                if is_last:
+                    raise
+                continue
+            if response.status_code not in _STARTING:
+                return response
+            self._leave(node, f"status {response.status_code}", logging.WARNING)
+            if is_last:
+                return response
+            response.close()
+        raise AssertionError("there is a last node")
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _leave(self, node: int, why: str, level: int) -> None:
+        """Begin with the next node from now on."""
+        with self._lock:
+            if node != self._current:
+                return
+            self._current = (node + 1) % len(self._urls)
+            following = self._urls[self._current]
+        _log.log(level, "Qdrant at %s does not answer (%s): going on with %s", self._urls[node], why, following)
+
+    def _at(self, request: httpx.Request, node: int) -> httpx.Request:
+        """The same request to a node; it was made for the first one."""
+        first, url = self._urls[0], self._urls[node]
+        path = request.url.raw_path.removeprefix(first.raw_path.rstrip(b"/"))
+        headers = httpx.Headers(request.headers)
+        headers["Host"] = url.netloc.decode("ascii")
+        target = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + path)
+        return httpx.Request(
+            request.method, target, headers=headers, stream=request.stream, extensions=request.extensions
+        )
 
 
 class Connection:
     """A server, or several nodes of one, with a retry policy. Thread-safe.
 
     What is called often is sent as plain JSON by `request` and `call_rest`, all else by `client`, a qdrant-client.
-
-    Attributes:
-        location, addresses: URLs without any key, with commas between; the same, parsed.
-        redact: Removes the key from a text that came from the server.
-        known_versions: Versions of collections that were seen on the server (`current.py`).
-        guard: Refuses use in a forked process: two processes on one connection would read each other's answers.
+    `redact` removes the key from a text that came from the server.
     """
 
-    def __init__(
-        self,
-        client: QdrantClient,
-        http: httpx.Client,
-        addresses: Sequence[Address],
-        *,
-        retry: RetryPolicy,
-        secret: str | None = None,
-    ) -> None:
-        self.client = client
-        self._http = http
-        self.addresses = tuple(addresses)
-        self.location = ",".join(one.url for one in addresses)
+    def __init__(self, url: str, access: ServerAccess, *, timeout: float, retry: RetryPolicy) -> None:
+        """Make a connection; sends nothing yet. Arguments and errors as of `ServerStore.connect`."""
+        self.addresses = parse_addresses(url)
+        self.location = ",".join(one.url for one in self.addresses)
         self._retry = retry
-        self._has_key = secret is not None
-        self.redact = server_errors.make_redactor(secret)
+        key = (access.api_key or "").strip() or None
+        for address in self.addresses if key is not None else ():
+            _check_key(key or "", address, allow_plain_http=access.allow_plain_http)
+        self._has_key = key is not None
+        self.redact = server_errors.make_redactor(key)
         self._closed = False
         self._is_checked = False
-        self.known_versions: set[str] = set()
+        self.known_versions: set[str] = set()  # of collections, seen on the server (`versions.py`)
         self.guard = ProcessGuard(f"The store {self.location}")
         self._last_logged: float | None = None
         self._waiting_lock = threading.Lock()
         self._threads = ThreadPoolExecutor(_SEARCH_THREADS, thread_name_prefix="pearl-qdrant-search")
 
+        times = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S))
+        headers = {**({"api-key": key} if key else {}), **({} if access.compress else _UNCOMPRESSED)}
+        verify = _tls_context(access.ca_file) if access.ca_file else True
+        network: dict[str, Any]
+        if len(self.addresses) > 1:
+            network = {"transport": Nodes(self.addresses, httpx.HTTPTransport(verify=verify, limits=_LIMITS))}
+        else:
+            # requests to this machine use no proxy
+            network = {"verify": verify, "limits": _LIMITS, "trust_env": not self.addresses[0].is_loopback}
+
+        def limit_times(request: httpx.Request) -> None:
+            request.extensions["timeout"] = times.as_dict()  # qdrant-client rounds its timeout up to whole seconds
+
+        self.client = QdrantClient(
+            url=self.addresses[0].base,
+            timeout=math.ceil(timeout),
+            prefer_grpc=False,
+            check_compatibility=False,
+            headers=headers,  # with api_key= it warns about plain HTTP on this machine too
+            event_hooks={"request": [limit_times]},
+            **{"limits": _LIMITS, **network},
+        )
+        self._http = httpx.Client(headers=headers, timeout=times, **network)
+
     def __repr__(self) -> str:
         return f"Connection({self.location!r})"
 
     def call(
-        self,
-        request: Callable[[], T],
-        *,
-        collection: str | None = None,
-        cancelled: threading.Event | None = None,
+        self, request: Callable[[], T], *, collection: str | None = None, cancelled: threading.Event | None = None
     ) -> T:
         """Run a request of the client, which is safe to repeat, with retries where these can help.
 
@@ -113,22 +223,10 @@ class Connection:
         return self._call(request, collection=collection, cancelled=cancelled)
 
     def _call(
-        self,
-        request: Callable[[], T],
-        *,
-        collection: str | None = None,
-        cancelled: threading.Event | None = None,
+        self, request: Callable[[], T], *, collection: str | None = None, cancelled: threading.Event | None = None
     ) -> T:
         try:
-            result = self._retry.call(
-                request,
-                server_errors.is_transient,
-                retry_after=server_errors.retry_after_s,
-                is_unreachable=server_errors.is_unreachable,
-                needs_no_wait=server_errors.needs_no_wait,
-                on_wait=self._log_waiting,
-                cancelled=cancelled,
-            )
+            result = self._retry.call(request, on_wait=self._log_waiting, cancelled=cancelled)
         except PearlQdrantError:
             raise
         except server_errors.CLIENT_ERRORS as error:
@@ -138,7 +236,9 @@ class Connection:
                     ours = CollectionNotFoundError(ours.collection, self.collections())
             # A server may repeat the key: with one, tracebacks do not show its answers.
             raise ours from None if self._has_key else error
-        self._log_answering()
+        if self._last_logged is not None:
+            self._last_logged = None
+            _log.warning("Qdrant at %s answers again", self.location)
         return result
 
     def _log_waiting(self, error: BaseException, tries: int, seconds: float) -> None:
@@ -150,15 +250,9 @@ class Connection:
             if self._last_logged is not None and now - self._last_logged < _LOG_EVERY_S:
                 return
             self._last_logged = now
-        budget = self._retry.connect_budget_s if server_errors.is_unreachable(error) else self._retry.budget_s
+        budget = self._retry.budget_after(error)
         why = server_errors.describe(error, self.redact)
         _log.warning("Qdrant at %s does not answer (%s): waiting, %.0f of %.0f s", self.location, why, seconds, budget)
-
-    def _log_answering(self) -> None:
-        """Log that the server answers again, if it did not."""
-        if self._last_logged is not None:
-            self._last_logged = None
-            _log.warning("Qdrant at %s answers again", self.location)
 
     def map(self, do: Callable[[A], T], items: Sequence[A]) -> Iterable[T]:
         """Return the result of `do` for each item, in order. A few run at the same time: it is mostly waiting."""
@@ -224,7 +318,7 @@ class Connection:
         sent = self._http.build_request(
             method,
             self.addresses[0].base + path,
-            headers=_JSON if body else None,
+            headers={"Content-Type": "application/json"} if body else None,
             content=body,
             timeout=times,
             extensions=None if node is None else {ONLY_NODE: node},
@@ -271,62 +365,18 @@ class Connection:
             _log.warning("Qdrant at %s is %s; this program was tested with %s", self.location, found, TESTED_SERVER)
 
     def info(self, physical: str) -> models.CollectionInfo:
-        """Return what the server says of a collection, by its own name for it."""
         return self.call(lambda: self.client.get_collection(physical), collection=physical)
 
     def collections(self) -> list[str]:
-        """Return the names of all collections, sorted."""
         answer = self.call(self.client.get_collections)
         return sorted(collection.name for collection in answer.collections)
 
     def close(self) -> None:
-        """Close all connections, in the process that made them."""
         if self.guard.is_owner and not self._closed:
             self._threads.shutdown(wait=True, cancel_futures=True)
             self.client.close()
             self._http.close()
         self._closed = True
-
-
-def connect(
-    url: str,
-    *,
-    api_key: str | None,
-    timeout: float,
-    retry: RetryPolicy,
-    allow_plain_http: bool = False,
-    ca_file: str | None = None,
-    compress: bool = False,
-) -> Connection:
-    """Make a connection; sends nothing yet. Arguments and errors as of `ServerStore.connect`."""
-    addresses = parse_addresses(url)
-    key = (api_key or "").strip() or None
-    for address in addresses if key is not None else ():
-        _check_key(key or "", address, allow_plain_http=allow_plain_http)
-    times = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S))
-    headers = {**({"api-key": key} if key else {}), **({} if compress else _UNCOMPRESSED)}
-    verify = _tls_context(ca_file) if ca_file else True
-    network: dict[str, Any]
-    if len(addresses) > 1:
-        network = {"transport": Nodes(addresses, httpx.HTTPTransport(verify=verify, limits=_LIMITS))}
-    else:
-        # requests to this machine use no proxy
-        network = {"verify": verify, "limits": _LIMITS, "trust_env": not addresses[0].is_loopback}
-
-    def limit_times(request: httpx.Request) -> None:
-        request.extensions["timeout"] = times.as_dict()  # qdrant-client rounds its timeout up to whole seconds
-
-    client = QdrantClient(
-        url=addresses[0].base,
-        timeout=math.ceil(timeout),
-        prefer_grpc=False,
-        check_compatibility=False,
-        headers=headers,  # with api_key= it warns about plain HTTP on this machine too
-        event_hooks={"request": [limit_times]},
-        **{"limits": _LIMITS, **network},
-    )
-    http = httpx.Client(headers=headers, timeout=times, **network)
-    return Connection(client, http, addresses, retry=retry, secret=key)
 
 
 def parse_release(release: str) -> tuple[int, int]:
@@ -343,18 +393,16 @@ def _check_key(key: str, address: Address, *, allow_plain_http: bool) -> None:
         )
     if address.is_encrypted or address.is_loopback:
         return
-    host = address.host
     if not allow_plain_http:
         raise SettingsError(
-            f"Refusing to send the API key over plain HTTP to {host}: others on the network could read it. Use "
+            f"Refusing to send the API key over plain HTTP to {address.host}: others on the network could read it. Use "
             f"https://, or reach the server through a tunnel on localhost. Inside a private network, such as that of a "
             f"compose file, allow it with PEARL_QDRANT_ALLOW_PLAIN_HTTP=1."
         )
-    _log.warning("The API key goes over plain HTTP to %s, as allowed: only safe in a private network", host)
+    _log.warning("The API key goes over plain HTTP to %s, as allowed: only safe in a private network", address.host)
 
 
 def _tls_context(ca_file: str) -> ssl.SSLContext:
-    """Make a TLS context that trusts one more certificate authority."""
     context = ssl.create_default_context()
     try:
         context.load_verify_locations(cafile=ca_file)

@@ -1,4 +1,7 @@
-"""Translate qdrant-client's errors into ours.
+"""Errors of qdrant-client: which are tried again, for how long, and what they become.
+
+Waits grow exponentially and have jitter, so that the clients of a restarted server do not all return at the same time.
+A wait that the server requests (Retry-After) is kept, up to a limit.
 
 Over HTTP qdrant-client raises `UnexpectedResponse` for a status; `ResourceExhaustedResponse` for 429 with
 Retry-After in seconds, and a plain `QdrantException` if Retry-After is a date; `ResponseHandlingException` around
@@ -8,11 +11,17 @@ httpx errors.
 from __future__ import annotations
 
 import json
+import random
 import ssl
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
+import tenacity
 from pydantic import ValidationError
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
@@ -26,8 +35,115 @@ from pearl_qdrant.errors import (
     StoreRejectedError,
     StoreUnavailableError,
 )
-from pearl_qdrant.store.resources import resource_error
-from pearl_qdrant.store.retry import GaveUpError
+from pearl_qdrant.store.system import resource_error
+
+T = TypeVar("T")
+
+
+class GaveUpError(Exception):
+    """All `tries` failed, after some `seconds`, the `last` one with this error; see `StoreUnavailableError`."""
+
+    def __init__(self, *, tries: int, seconds: float, last: BaseException) -> None:
+        super().__init__(f"gave up after {tries} tries in {seconds:.1f} s: {last}")
+        self.tries = tries
+        self.seconds = seconds
+        self.last = last
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a request is tried, and how long it may take, in seconds."""
+
+    tries: int | None = None  # the first one included; None: as many as the budget allows
+    first_wait_s: float = 0.5  # before jitter
+    max_wait_s: float = 10.0  # to which doubling leads
+    max_retry_after_s: float = 30.0  # that a server may request
+    budget_s: float = 120.0  # no wait starts that would end later than this after the first try
+    connect_budget_s: float = 2.5  # the same while nothing accepts a connection
+    rng: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        waits = self.first_wait_s, self.max_wait_s, self.max_retry_after_s, self.budget_s, self.connect_budget_s
+        if (self.tries is not None and self.tries < 1) or min(waits) < 0:
+            raise ValueError(f"tries must be at least 1 and no wait negative: {self}")
+
+    @classmethod
+    def waiting(cls, seconds: float) -> RetryPolicy:
+        """Make the policy of a load, which may outlive a restart of the server: wait this long for any failure."""
+        return cls(budget_s=seconds, connect_budget_s=seconds)
+
+    def budget_after(self, error: BaseException) -> float:
+        """The budget, in seconds, where the last try failed with this error."""
+        return self.connect_budget_s if is_unreachable(error) else self.budget_s
+
+    def call(
+        self,
+        request: Callable[[], T],
+        *,
+        on_wait: Callable[[BaseException, int, float], None] = lambda error, tries, seconds: None,
+        cancelled: threading.Event | None = None,
+    ) -> T:
+        """Run `request`, which is safe to repeat, until it succeeds; errors that cannot pass are raised at once.
+
+        `on_wait` is called before each wait with the error, the tries so far, and the seconds since the first try;
+        `cancelled`, once set, stops waits and retries. GaveUpError if it is set, or tries or budget are used up.
+        """
+        stopped, start = cancelled or threading.Event(), time.monotonic()
+        failed: list[GaveUpError] = []
+
+        def gave_up(state: tenacity.RetryCallState) -> GaveUpError:
+            return GaveUpError(tries=state.attempt_number, seconds=time.monotonic() - start, last=_failure(state))
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            error, tries = _failure(state), state.attempt_number
+            return 0.0 if tries == 1 and needs_no_wait(error) else self.wait_s(tries, retry_after_s(error))
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            seconds = time.monotonic() - start + state.upcoming_sleep
+            return (
+                state.attempt_number == self.tries or stopped.is_set() or seconds > self.budget_after(_failure(state))
+            )
+
+        def before_wait(state: tenacity.RetryCallState) -> None:
+            failed.append(gave_up(state))
+            on_wait(failed[0].last, failed[0].tries, failed[0].seconds)
+
+        def sleep(seconds: float) -> None:
+            error = failed.pop()
+            try:
+                if stopped.wait(seconds):
+                    raise error from error.last
+            finally:
+                del error  # its frames would hold it, and with it the connection
+
+        def give_up(state: tenacity.RetryCallState) -> T:
+            raise gave_up(state) from _failure(state)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_transient),
+            stop=is_over,
+            wait=wait,
+            before_sleep=before_wait,
+            sleep=sleep,
+            retry_error_callback=give_up,
+        )
+        return retrying(request)
+
+    def wait_s(self, failures: int, requested: float | None) -> float:
+        """Compute the seconds to wait after this many failures in a row. A wait that the server requests is a lower
+        bound, so jitter is added to it; our own is an upper one.
+        """
+        if requested is not None:
+            return min(max(requested, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
+        longest = min(self.max_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
+        return longest * self.rng.uniform(0.5, 1.0)
+
+
+def _failure(state: tenacity.RetryCallState) -> BaseException:
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None  # tenacity waits and gives up only after a failure
+    return error
+
 
 CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, AssertionError, RuntimeError)
 """The errors of a qdrant-client call; AssertionError if an answer has no result."""
@@ -35,8 +151,7 @@ CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, Asserti
 _NOT_AN_INTEGER = "Retry-After header value is not a valid integer: "
 _SHOWN_CHARS = 300
 
-Redact = Callable[[str], str]
-"""Removes the key from a text."""
+Redact = Callable[[str], str]  # removes the key from a text
 
 
 class RequestTooLargeError(StoreRejectedError):
@@ -91,9 +206,8 @@ def retry_after_s(error: BaseException) -> float | None:
 
 
 def make_redactor(secret: str | None) -> Redact:
-    """Make a function that removes a key from a text: plain, and as quoted in a URL and in JSON.
-
-    Call it before a text is shortened: a part of the key would not be recognised.
+    """Make a function that removes a key from a text: plain, and as quoted in a URL and in JSON. Call it before a text
+    is shortened: a part of the key would not be recognised.
     """
     if secret is None:
         return str
@@ -186,7 +300,6 @@ def _is_permanent(error: BaseException) -> bool:
 
 
 def _is_not_http(error: BaseException) -> bool:
-    """Whether an answer was none of HTTP, as that of a port of gRPC."""
     return isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error).lower()
 
 

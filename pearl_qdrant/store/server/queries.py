@@ -29,23 +29,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of strict mode; None: no limit.
+    """Limits of strict mode; None: no limit."""
 
-    Attributes:
-        query: Points that a search, a scroll or a facet may request (`max_query_limit`).
-        searches: Queries of one batch (`search_max_batchsize`).
-        upsert: Points of one upsert (`upsert_max_batchsize`).
-        values: Values of one condition (`condition_max_size`).
-        ef: Candidates of a search in the graph (`search_max_hnsw_ef`).
-        oversampling: Oversampling of quantised vectors (`search_max_oversampling`).
-    """
-
-    query: int | None = None
-    searches: int | None = None
-    upsert: int | None = None
-    values: int | None = None
-    ef: int | None = None
-    oversampling: float | None = None
+    query: int | None = None  # points that a search, a scroll or a facet may request
+    searches: int | None = None  # queries of one batch
+    upsert: int | None = None  # points of one upsert
+    values: int | None = None  # values of one condition
+    ef: int | None = None  # candidates of a search in the graph
+    oversampling: float | None = None  # of quantised vectors
 
     @classmethod
     def of(cls, info: models.CollectionInfo) -> Limits:
@@ -68,7 +59,6 @@ class Limits:
         return min((limit for limit in (self.query, self.values) if limit is not None), default=None)
 
     def check_query(self, limit: int, collection: str) -> None:
-        """Raise StoreRejectedError if a query may not request this many points."""
         if self.query is not None and limit > self.query:
             raise StoreRejectedError(
                 f"The server's strict mode allows {self.query} points a query in collection '{collection}' "
@@ -94,8 +84,6 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
 
 
 class _QueryResult(msgspec.Struct, gc=False):
-    """The answer to one query."""
-
     points: list[Hit]
 
 
@@ -112,11 +100,7 @@ def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
     """Make the server's filter; None if there is no condition."""
     if point_filter is None:
         return None
-    wanted = {
-        "entity_id": point_filter.entity_ids,
-        "name": point_filter.names,
-        FILTER_FIELD: point_filter.types,
-    }
+    wanted = {"entity_id": point_filter.entity_ids, "name": point_filter.names, FILTER_FIELD: point_filter.types}
     must: list[models.Condition] = [
         models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
         for field, values in wanted.items()
@@ -129,6 +113,10 @@ def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
     return models.Filter(must=must) if must else None
 
 
+def _to_json(query_filter: models.Filter | None) -> dict[str, Any] | None:
+    return None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
+
+
 def run_queries(
     connection: Connection,
     collection: str,
@@ -138,10 +126,9 @@ def run_queries(
     limits: Limits,
 ) -> Sequence[Sequence[EnginePoint]]:
     """Run q queries by dense vector or by n-grams, in one request, or in several if strict mode requires it; q lists.
-
     StoreError if the server does not answer, refuses a request, or sends an answer of another form.
     """
-    wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
+    wanted = _to_json(query_filter)
     searches = [_search(query, wanted, limits) for query in queries]
     answers: list[Sequence[EnginePoint]] = []
     n_together = at_most(len(searches), limits.searches)
@@ -151,7 +138,6 @@ def run_queries(
 
 
 def _send(connection: Connection, collection: str, searches: Sequence[dict[str, Any]]) -> list[list[Hit]]:
-    """Send one request."""
     body = orjson.dumps({"searches": searches}, option=orjson.OPT_SERIALIZE_NUMPY)
     path = "/collections/{name}/points/query/batch"
     return connection.call_rest(
@@ -168,8 +154,6 @@ class Row(msgspec.Struct, gc=False):
 
 
 class _RowsPage(msgspec.Struct, gc=False):
-    """A page of a scroll, and where the next one begins."""
-
     points: list[Row]
     next_page_offset: str | int | None = None
 
@@ -187,28 +171,21 @@ def scroll(
     with_vectors: bool = False,
 ) -> Iterator[list[Row]]:
     """Yield all points that pass a filter, ordered by id, `page` in one request; raises as `run_queries`."""
-    wanted = None if query_filter is None else query_filter.model_dump(mode="json", exclude_none=True)
-    vectors = [DENSE] if with_vectors else False
+    request = {"limit": page, "filter": _to_json(query_filter), "with_vector": [DENSE] if with_vectors else False}
     offset: str | int | None = None
     while True:
-        request = {"limit": page, "offset": offset, "filter": wanted, "with_vector": vectors, "with_payload": True}
-        answer = connection.call_rest(
-            "POST",
-            "/collections/{name}/points/scroll",
-            orjson.dumps(request),
-            collection=collection,
-            read=lambda content: _read_page(content).result,
-        )
-        yield answer.points
-        offset = answer.next_page_offset
+        body = orjson.dumps(request | {"offset": offset, "with_payload": True})
+        path = "/collections/{name}/points/scroll"
+        page_read = connection.call_rest("POST", path, body, collection=collection, read=_read_page).result
+        yield page_read.points
+        offset = page_read.next_page_offset
         if offset is None:
             return
 
 
 def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim: int | None = None) -> list[Row]:
-    """Request points by their ids, in one request; missing ones are left out. Raises as `run_queries`.
-
-    With `dim`, dense vectors of that width are requested in place of payloads.
+    """Request points by their ids, in one request; missing ones are left out. Raises as `run_queries`. With `dim`,
+    dense vectors of that width are requested in place of payloads.
     """
     wanted = {"with_payload": True, "with_vector": False} if dim is None else {"with_vector": [DENSE]}
 
@@ -224,7 +201,6 @@ def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim
 
 
 def _search(query: NameQuery, wanted: dict[str, Any] | None, limits: Limits) -> dict[str, Any]:
-    """Make one query as the server takes it."""
     search: dict[str, Any] = {"limit": query.limit, "with_payload": query.has_payload}
     if query.vector is not None:
         # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested; for

@@ -20,17 +20,15 @@ import orjson
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError, StoreRejectedError
 from pearl_qdrant.lexical.keys import stored_rows
-from pearl_qdrant.store.points import check_vectors, invalid_payload, label_point
-from pearl_qdrant.store.schema import DENSE, LEXICAL, NamePoint
+from pearl_qdrant.store.schema import DENSE, LEXICAL, NamePoint, check_vectors, invalid_payload, label_point
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import RequestTooLargeError
 from pearl_qdrant.store.server.queries import Answer, Limits, at_most
 
-MAX_BATCH_POINTS = 256
-"""Qdrant recommends 64 to 256 points in a request."""
+_IN_FLIGHT = 4  # requests, each of at most `MAX_BATCH_BYTES`
 
-MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""A quarter of the server's default limit of 32 MiB."""
+MAX_BATCH_POINTS = 256  # Qdrant recommends 64 to 256 points in a request
+MAX_BATCH_BYTES = 8 * 1024 * 1024  # a quarter of the server's default limit of 32 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +43,8 @@ class CheckedPoint:
 def check_points(
     points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray, *, dim: int
 ) -> list[CheckedPoint]:
-    """Check n points before any of them is sent, with vectors (n, dim) and `encodable` (n,).
-
-    Of points with one id the last is kept, as a server would do. Raises as `protocol.Writer.write`.
+    """Check n points before any of them is sent, with vectors (n, dim) and `encodable` (n,). Of points with one id the
+    last is kept, as a server would do. Raises as `protocol.Writer.write`.
     """
     rows, flags = check_vectors(points, vectors, encodable, dim=dim)
     if not len(points):
@@ -59,21 +56,10 @@ def check_points(
         if lexical.offsets[i] < lexical.offsets[i + 1]:
             indices, values = lexical.row(i)
             named[LEXICAL] = {"indices": indices, "values": values}
-        identifier = _point_id(point)
-        content = {"id": identifier, "payload": point.to_payload(), "vector": named}
-        checked.pop(identifier, None)
-        checked[identifier] = CheckedPoint(identifier, label_point(point), _to_json(point, content))
+        one = _checked(point, named)
+        checked.pop(one.id, None)
+        checked[one.id] = one
     return list(checked.values())
-
-
-def check_payloads(points: Sequence[NamePoint]) -> list[CheckedPoint]:
-    """Make the operations that replace the payloads of stored points; InvalidPointError for a text that is none."""
-    checked = []
-    for point in points:
-        identifier = _point_id(point)
-        content = {"overwrite_payload": {"payload": point.to_payload(), "points": [identifier]}}
-        checked.append(CheckedPoint(identifier, label_point(point), _to_json(point, content)))
-    return checked
 
 
 def cut_batches(points: Sequence[CheckedPoint], *, max_points: int, max_bytes: int) -> Iterator[list[CheckedPoint]]:
@@ -95,46 +81,35 @@ def join(points: Sequence[CheckedPoint], field: str) -> bytes:
     return b'{"%s":[' % field.encode() + b",".join(point.data for point in points) + b"]}"
 
 
-def _point_id(point: NamePoint) -> str:
+def _checked(point: NamePoint, vectors: dict[str, Any] | None) -> CheckedPoint:
+    """Write a point as JSON, or without vectors the operation that replaces its payload."""
     try:
-        return point.id
-    except ValueError as error:
-        raise invalid_payload(point, error) from error
-
-
-def _to_json(point: NamePoint, content: dict[str, Any]) -> bytes:
-    """Write JSON. orjson writes float32 with the digits that they have, half of a double's."""
-    try:
+        point_id, payload = point.id, point.to_payload()
+        content: dict[str, Any] = {"id": point_id, "payload": payload, "vector": vectors}
+        if vectors is None:
+            content = {"overwrite_payload": {"payload": payload, "points": [point_id]}}
         if point.type_probability is not None and not math.isfinite(point.type_probability):
             raise ValueError("type_probability is not finite")
-        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+        # orjson writes float32 with the digits that they have, half of a double's.
+        return CheckedPoint(point_id, label_point(point), orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY))
     except (ValueError, TypeError) as error:
         raise invalid_payload(point, error) from error
 
 
 _read_answer = msgspec.json.Decoder(Answer[Any]).decode
 
-_IN_FLIGHT = 4
-"""Requests in flight, each of at most `MAX_BATCH_BYTES`."""
-
 
 class Uploader:
-    """Sends batches to one collection, and halves those that the server finds too large. Thread-safe.
-
-    Attributes:
-        max_points, max_bytes: Limits of a batch; one shrinks when the server refuses a batch as too large.
-        cancelled: Once set, stops retries.
-    """
+    """Sends batches to one collection, and halves those that the server finds too large. Thread-safe."""
 
     def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
-        self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)
+        self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)  # one of both shrinks when a batch is refused
         self.max_bytes = MAX_BATCH_BYTES
-        self.cancelled = threading.Event()
+        self.cancelled = threading.Event()  # once set, stops retries
         self._connection = connection
         self._collection = collection
 
     def batches(self, points: Sequence[CheckedPoint]) -> Iterator[list[CheckedPoint]]:
-        """Cut points into batches within the current limits."""
         return cut_batches(points, max_points=self.max_points, max_bytes=self.max_bytes)
 
     def send(self, batch: Sequence[CheckedPoint]) -> None:
@@ -143,7 +118,7 @@ class Uploader:
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of points; returns when the server has applied it. Raises as `send`."""
-        for batch in self.batches(check_payloads(points)):
+        for batch in self.batches([_checked(point, None) for point in points]):
             self._send(batch, "POST", "/collections/{name}/points/batch?wait=true", "operations")
 
     def _send(self, batch: Sequence[CheckedPoint], method: str, path: str, field: str) -> None:
@@ -172,9 +147,8 @@ class Uploader:
 
 @final
 class ServerWriter:
-    """A bulk load by a few threads, which send while the caller makes the next batch.
-
-    If a batch fails, every later `write` or `flush` raises the error: nothing more is written.
+    """A bulk load by a few threads, which send while the caller makes the next batch. If a batch fails, every later
+    `write` or `flush` raises the error: nothing more is written.
     """
 
     def __init__(
@@ -213,7 +187,6 @@ class ServerWriter:
             self._pending.clear()
 
     def write(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        """Submit points; see `protocol.Writer.write`."""
         pool = self._open_pool()
         self._collect(block_above=_IN_FLIGHT)
         checked = check_points(points, vectors, encodable, dim=self._dim)
@@ -226,7 +199,6 @@ class ServerWriter:
             self._pending.append((pool.submit(self._uploader.send, batch), ids))
 
     def flush(self) -> None:
-        """Return when all points so far are stored; see `protocol.Writer.flush`."""
         self._open_pool()
         self._collect(block_above=0)
         self._confirm()

@@ -1,178 +1,187 @@
-"""Versions of collections on a server: built as hidden collections, made current by an alias or by metadata."""
+"""Which collection of the server is behind a name, and whether a write to it counts.
+
+A version of a collection is a collection of its own, called NAME.pearl-qdrant-v.ID. The current one is behind the alias
+NAME. Where the server has a collection NAME itself, made by a load, an alias of that name is not possible: then the
+metadata of that collection names the current version. Both change in one request.
+
+A linker that writes while a collection is moved to another version must lose nothing. So whoever moves it notes this in
+the metadata, and a writer looks after each write: if the collection is being moved, the writer waits until it knows
+whether another version is current, and if so, the write is repeated there.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any
 
+import msgspec
+from pydantic import ValidationError
 from qdrant_client import models
 
-from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreError
-from pearl_qdrant.store.protocol import Placement
-from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server.collection import ServerCollection, parse_manifest
-from pearl_qdrant.store.server.connection import Connection
-from pearl_qdrant.store.server.current import (
-    MOVING_KEY,
-    POINTER_KEY,
-    SILENT_S,
-    VERSION_KEY,
-    find_current,
-    physical_name,
-    read_mark,
-    split_name,
+from pearl_qdrant.errors import (
+    CollectionMovedError,
+    CollectionNotFoundError,
+    ManifestError,
+    NoCurrentVersionError,
+    StoreError,
 )
-from pearl_qdrant.store.versions import PLAIN, Maker, Version, VersionMark, placement_of
+from pearl_qdrant.store.protocol import PLAIN, VersionMark
+from pearl_qdrant.store.schema import Checkpoint, Manifest
+from pearl_qdrant.store.server.connection import Connection
 
-if TYPE_CHECKING:
-    from pearl_qdrant.store.server.store import ServerStore
+MANIFEST_KEY = "pearl_qdrant"  # key of the manifest in the collection's metadata; other keys there are never changed
 
-_BEAT_S = 2.0
-"""How often whoever moves a collection says that it still does."""
+CHECKPOINT_PREFIX = "pearl_qdrant_checkpoint_"
+"""Each input that is being loaded has its own key, so that processes do not overwrite each other's checkpoints."""
 
-_POLL_S = 0.1
+VERSION_KEY = "pearl_qdrant_version"  # key of the `VersionMark` in a collection's metadata
 
+POINTER_KEY = "pearl_qdrant_current"
+"""Key in the metadata of a collection that a load made: the id of the version that took its place."""
 
-class ServerVersions:
-    """The versions of a server's collections; see `versions.Versions`."""
+MOVING_KEY = "pearl_qdrant_moving"
+"""Key in the metadata of the current version while it is moved: who does it, and a number that grows."""
 
-    def __init__(self, store: ServerStore) -> None:
-        self._store = store
-        self._connection: Connection = store.connection
-        self._holds: dict[str, _Hold] = {}
-
-    def list(self, name: str) -> list[Version]:
-        """Return all versions of a collection, the current one first."""
-        found = [version for one, version in map(split_name, self._connection.collections()) if one == name]
-        current = self._current(name) if found else None
-        listed = []
-        for version in found:
-            info = self._connection.info(physical_name(name, version))
-            try:
-                manifest: Manifest | None = parse_manifest(info.config.metadata, name)
-            except ManifestError:
-                manifest = None
-            mark = replace(read_mark(info.config.metadata, name), id=version)
-            listed.append(Version(mark, version == current, manifest))
-        return sorted(listed, key=lambda one: (not one.is_current, one.id))
-
-    def create(
-        self, manifest: Manifest, *, version: str, made_by: Maker, placement: Placement | None = None
-    ) -> ServerCollection:
-        """Create a hidden version, and open it."""
-        name = manifest.collection
-        mark = VersionMark(id=version, collection=name, made_by=made_by, placement=placement_of(placement))
-        self._store.create_physical(
-            physical_name(name, version), manifest, placement, metadata={VERSION_KEY: asdict(mark)}
-        )
-        return self.open(name, version)
-
-    def open(self, name: str, version: str, *, read_only: bool = False) -> ServerCollection:
-        """Open a version."""
-        info = self._connection.info(physical_name(name, version))
-        return self._store.open_physical(name, version, info, is_hidden=True)
-
-    @contextmanager
-    def moving(self, name: str, *, wait_s: float) -> Iterator[ServerCollection]:
-        """Hold writers back; see `versions.Versions.moving`."""
-        version = find_current(self._connection, name)[0]
-        physical = physical_name(name, version)
-        self._refuse_other_mover(name, physical, wait_s)
-        hold = _Hold(lambda mark: self._set(physical, {MOVING_KEY: mark}))
-        self._holds[name] = hold
-        try:
-            with hold:
-                yield self._store.open_physical(name, version, self._connection.info(physical), is_hidden=True)
-        finally:
-            del self._holds[name]
-
-    def _refuse_other_mover(self, name: str, physical: str, wait_s: float) -> None:
-        """Wait until nobody else moves a collection; one that died is silent."""
-        deadline, since, seen = time.monotonic() + wait_s, time.monotonic(), None
-        while mark := (self._connection.info(physical).config.metadata or {}).get(MOVING_KEY):
-            if mark != seen:
-                seen, since = mark, time.monotonic()
-            if time.monotonic() - since > min(SILENT_S, 3 * _BEAT_S):
-                return
-            if time.monotonic() > deadline + SILENT_S:
-                raise StoreError(f"Another process moves collection '{name}' to another version at the moment: wait.")
-            time.sleep(_POLL_S)
-
-    def switch(self, name: str, version: str) -> None:
-        """Make a version the current one, in one request."""
-        hold = self._holds.get(name)
-        if hold is not None and not hold.is_sound:
-            raise StoreError(
-                f"Qdrant at {self._connection.location} did not answer for too long while collection '{name}' was "
-                f"moved, so that its writers may not have waited. Run the same command again; it goes on."
-            )
-        before = self._current(name)
-        if before == version:
-            return
-        number = 1 + max(one.mark.number for one in self.list(name))
-        self._update_mark(name, version, is_complete=True, replaced=before, number=number)
-        if name in self._connection.collections():  # an alias of that name is not possible
-            self._set(name, {POINTER_KEY: version or None})
-        else:
-            self._point_alias(name, version, exists=before is not None)
-
-    def delete(self, name: str, version: str) -> None:
-        """Delete a version that is not current."""
-        current = self._current(name)
-        if version == current:
-            raise ValueError(f"version '{version}' of '{name}' is the current one")
-        physical = physical_name(name, version)
-        with suppress(CollectionNotFoundError):
-            self._call(lambda: self._connection.client.delete_collection(physical), physical)
-        if version == PLAIN and current is not None:
-            self._point_alias(name, current, exists=False)
-
-    def delete_all(self, name: str) -> None:
-        """Delete the alias of a collection, and all its versions."""
-        physical = [one for one in self._connection.collections() if split_name(one)[0] == name]
-        if name not in physical:
-            remove = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
-            self._call(lambda: self._connection.client.update_collection_aliases([remove]), name)
-        for one in sorted(physical):  # the one of the plain name first: it says which is current
-            with suppress(CollectionNotFoundError):
-                self._call(lambda one=one: self._connection.client.delete_collection(one), one)  # type: ignore[misc]
-
-    def _current(self, name: str) -> str | None:
-        with suppress(CollectionNotFoundError):
-            return find_current(self._connection, name, gap_s=0)[0]
-        return None
-
-    def _point_alias(self, name: str, version: str, *, exists: bool) -> None:
-        """Let an alias name a version, in one request."""
-        target = models.CreateAlias(collection_name=physical_name(name, version), alias_name=name)
-        operations: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=target)]
-        if exists:
-            operations.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name)))
-        self._call(lambda: self._connection.client.update_collection_aliases(operations), name)
-
-    def _update_mark(self, name: str, version: str, **changes: object) -> None:
-        physical = physical_name(name, version)
-        mark = read_mark(self._connection.info(physical).config.metadata, name)
-        self._set(physical, {VERSION_KEY: asdict(mark) | changes})
-
-    def _set(self, physical: str, metadata: dict[str, object]) -> None:
-        self._call(lambda: self._connection.client.update_collection(physical, metadata=metadata), physical)
-
-    def _call(self, request: Callable[[], object], physical: str) -> object:
-        return self._connection.call(request, collection=physical)
+SILENT_S = 20.0  # if that number does not grow for so long, the process that moved the collection has died
+_INFIX = ".pearl-qdrant-v."
+POLL_S = 0.1
+BEAT_S = 2.0  # how often whoever moves a collection says that it still does
+_GAP_S = 3.0  # how long a name may be missing while its collection is replaced by an alias; it takes two requests
 
 
-class _Hold:
-    """Says in a collection's metadata that it is moved, again and again until the end of the block.
+def physical_name(name: str, version: str) -> str:
+    """Return the server's own name of a version."""
+    return name if version == PLAIN else f"{name}{_INFIX}{version}"
 
-    Args:
-        say: Writes the text, or removes it if it is None.
+
+def split_name(physical: str) -> tuple[str, str]:
+    """Reverse `physical_name`: the collection and the version."""
+    name, infix, version = physical.rpartition(_INFIX)
+    return (name, version) if infix else (physical, PLAIN)
+
+
+def checkpoint_key(input_name: str) -> str:
+    """Key of the checkpoint of an input."""
+    return CHECKPOINT_PREFIX + sha256(input_name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def parse_manifest(metadata: Mapping[str, Any] | None, name: str) -> Manifest:
+    """Read the manifest and the checkpoints of a collection from its metadata; ManifestError if they are not there."""
+    metadata = metadata or {}
+    checkpoints = [value for key, value in metadata.items() if key.startswith(CHECKPOINT_PREFIX) and value]
+    manifest = Manifest.parse(metadata.get(MANIFEST_KEY), name)
+    try:
+        parsed = tuple(map(Checkpoint.model_validate, checkpoints))
+    except ValidationError as error:
+        raise ManifestError(name, f"a checkpoint is unreadable: {error.errors()[0]['msg']}") from error
+    return manifest.with_checkpoints(tuple(sorted(parsed, key=lambda one: one.input)))
+
+
+def read_mark(metadata: Mapping[str, Any] | None, name: str) -> VersionMark:
+    """Read the mark of a version; a collection that a load made has none of its own."""
+    try:
+        return msgspec.convert((metadata or {})[VERSION_KEY], VersionMark)
+    except KeyError:
+        return VersionMark(collection=name, is_complete=True)
+    except msgspec.ValidationError:
+        return VersionMark(collection=name, is_damaged=True)
+
+
+def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, models.CollectionInfo]:
+    """Find the id of the current version of a collection, and what the server says of it; one request, or two.
+
+    Where there are versions but none is current, it looks again for `gap_s`.
+
+    Raises:
+        NoCurrentVersionError: If there are complete versions of it, but none is current.
+        CollectionNotFoundError: If there is no collection of that name.
     """
+    deadline = None
+    while True:
+        try:
+            info = _get(connection, name, PLAIN)
+            metadata = info.config.metadata or {}
+            if version := metadata.get(POINTER_KEY):
+                return version, _get_named(connection, name, str(version))
+            return _existing(connection, name, read_mark(metadata, name).id), info
+        except NoCurrentVersionError:
+            raise
+        except CollectionNotFoundError as error:
+            # The collection may just be replaced by an alias.
+            if all(split_name(one) == (one, PLAIN) or split_name(one)[0] != name for one in error.existing):
+                raise
+            deadline = deadline or time.monotonic() + gap_s
+            if time.monotonic() >= deadline:
+                if complete := _complete_versions(connection, name, error.existing):
+                    raise NoCurrentVersionError(name, complete) from error
+                raise
+        time.sleep(POLL_S)
+
+
+def _complete_versions(connection: Connection, name: str, physical: Sequence[str]) -> list[str]:
+    """The server's names of the versions of a collection that were current once, or might have been."""
+    found = []
+    for one in physical:
+        if split_name(one)[0] == name != one:
+            mark = read_mark(_get(connection, name, split_name(one)[1]).config.metadata, name)
+            found += [one] if mark.is_complete or mark.is_damaged else []
+    return found
+
+
+def _get_named(connection: Connection, name: str, version: str) -> models.CollectionInfo:
+    try:
+        return _get(connection, name, version)
+    except CollectionNotFoundError as error:
+        raise NoCurrentVersionError(
+            name,
+            [one for one in error.existing if split_name(one)[0] == name],
+            f"its metadata names {physical_name(name, version)}, which is missing",
+            advice=f"Restore that one from a snapshot, or go back to '{name}' itself: PATCH /collections/{name} with "
+            f'{{"metadata": {{"{POINTER_KEY}": null}}}}',
+        ) from error
+
+
+def _existing(connection: Connection, name: str, version: str) -> str:
+    """Return a version if there is one; a backup of it may have been restored as the collection itself."""
+    physical = physical_name(name, version)
+    if version == PLAIN or physical in connection.known_versions:
+        return version
+    try:
+        _get(connection, name, version)
+    except CollectionNotFoundError:
+        return PLAIN
+    connection.known_versions.add(physical)
+    return version
+
+
+def _get(connection: Connection, name: str, version: str) -> models.CollectionInfo:
+    return connection.info(physical_name(name, version))
+
+
+def confirm_write(connection: Connection, name: str, version: str) -> None:
+    """Wait until a write to a version is sure to count; CollectionMovedError if another version is current now."""
+    seen, since = None, time.monotonic()
+    while True:
+        current, info = find_current(connection, name)
+        if current != version:
+            raise CollectionMovedError(name)
+        moving = (info.config.metadata or {}).get(MOVING_KEY)
+        if not moving:
+            return
+        if moving != seen:
+            seen, since = moving, time.monotonic()
+        elif time.monotonic() - since > SILENT_S:
+            return
+        time.sleep(POLL_S)
+
+
+class Hold:
+    """Says in a collection's metadata that it is moved, again and again until the end of the block; None removes it."""
 
     def __init__(self, say: Callable[[str | None], None]) -> None:
         self._say = say
@@ -187,7 +196,7 @@ class _Hold:
         """Whether no writer can have taken this process for dead."""
         return not self._is_broken and time.monotonic() - self._said_at < SILENT_S / 2
 
-    def __enter__(self) -> _Hold:
+    def __enter__(self) -> Hold:
         self._say(f"{self._token} 0")
         self._said_at = time.monotonic()
         self._thread.start()
@@ -201,7 +210,7 @@ class _Hold:
 
     def _beat(self) -> None:
         number = 0
-        while not self._end.wait(_BEAT_S):
+        while not self._end.wait(BEAT_S):
             number += 1
             with suppress(StoreError):
                 self._say(f"{self._token} {number}")

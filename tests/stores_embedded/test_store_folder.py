@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,27 +17,16 @@ from small_disk import small_disk
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.store.edge import lock as edge_lock
+from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
 
 DEEP = b"[" * 200_000
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
-    """A store with a closed collection of 20 points."""
-    opened = EdgeStore(tmp_path / "store")
-    collection = opened.create(manifest_of())
-    collection.upsert(*many(20))
-    collection.close()
-    yield opened
-    opened.close()
-
-
-def folder_of(store: EdgeStore) -> Path:
+def folder_of(filled: EdgeStore) -> Path:
     """Return the folder of its collection."""
-    return Path(store.location) / "toy"
+    return Path(filled.location) / "toy"
 
 
 WRITABLE = r"Make .*/toy writable for this user, open .* read-only to search it, or use a copy .* in a writable folder"
@@ -59,19 +48,19 @@ def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_pa
         assert store.collections() == ["toy"]
 
 
-def test_a_lock_that_cannot_be_created_is_reported(store: EdgeStore) -> None:
+def test_a_lock_that_cannot_be_created_is_reported(filled: EdgeStore) -> None:
     """The error says why the lock file cannot be created, and what to do."""
-    lock = folder_of(store) / ".lock"
+    lock = folder_of(filled) / ".lock"
     lock.unlink()
     lock.mkdir()
 
     with pytest.raises(StoreError, match=rf"directory.*{WRITABLE}"):
-        store.open("toy")
+        filled.open("toy")
     with pytest.raises(StoreError, match="directory"):
-        store.delete("toy")
+        filled.delete("toy")
 
 
-def test_a_file_system_without_locks_is_reported(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some network file systems have no locks: the error does not claim that another process has the collection."""
 
     def refuse(file: object, flags: object) -> None:
@@ -80,10 +69,10 @@ def test_a_file_system_without_locks_is_reported(store: EdgeStore, monkeypatch: 
     monkeypatch.setattr(edge_lock.portalocker, "lock", refuse)
 
     with pytest.raises(StoreError, match=r"'toy' cannot be locked .*No locks available.*local disk.*server"):
-        store.open("toy")
+        filled.open("toy")
 
 
-def test_engine_files_that_may_not_be_read_are_not_called_damaged(store: EdgeStore) -> None:
+def test_engine_files_that_may_not_be_read_are_not_called_damaged(filled: EdgeStore) -> None:
     """Missing permissions are reported as such."""
     told = edge_shard.translate_error("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
 
@@ -107,7 +96,7 @@ def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[
         act(EdgeStore(tmp_path / part))
 
 
-def test_a_folder_that_cannot_be_read_is_reported(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read_is_reported(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the folder cannot be read, I learn that, and not that the collection does not exist."""
 
     def refuse(path: Path) -> bool:
@@ -115,7 +104,7 @@ def test_a_folder_that_cannot_be_read_is_reported(store: EdgeStore, monkeypatch:
 
     monkeypatch.setattr("pearl_qdrant.store.edge.store._is_collection", refuse)
 
-    for act in (store.open, store.delete):
+    for act in (filled.open, filled.delete):
         with pytest.raises(StoreError, match=r"cannot be read.*Permission denied.*as the store"):
             act("toy")
 
@@ -127,54 +116,63 @@ def test_a_folder_that_cannot_be_read_is_reported(store: EdgeStore, monkeypatch:
         (b'{"collection": ' + DEEP, "its JSON is nested too deeply"),
         (b"1" * 100_000, "unreadable"),
         (b'{"dim": -1}', "unreadable"),
+        (b'{"collection": "toy", "kb"', "unreadable"),
+        (b"", "unreadable"),
+        (b"\xff\xfe", "unreadable"),
+        (None, "there is none"),
         (b" " * 101, "it has more than 100 bytes"),
     ],
 )
 def test_a_hostile_manifest_is_refused(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch, content: bytes, why: str
+    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
 ) -> None:
-    """Deeply nested or very large JSON is an unusable manifest, and nothing crashes."""
+    """Deeply nested, very large, torn, foreign or missing: an error each time, and the collection can be deleted."""
     if "100 bytes" in why:
         monkeypatch.setattr(edge_content, "MAX_MANIFEST_BYTES", 100)
-    (folder_of(store) / "manifest.json").write_bytes(content)
+    (folder_of(filled) / "manifest.json").unlink()
+    if content is not None:
+        (folder_of(filled) / "manifest.json").write_bytes(content)
 
-    with pytest.raises(ManifestError, match=why):
-        store.open("toy")
-    store.delete("toy")
+    for _ in range(2):
+        with pytest.raises(ManifestError, match=rf"{why}.*Restore it from a copy"):
+            filled.open("toy")
+    assert filled.collections() == ["toy"]
+    filled.delete("toy")
+    assert list(Path(filled.location).iterdir()) == []
 
 
-def test_a_manifest_that_is_not_a_file_is_refused(store: EdgeStore) -> None:
+def test_a_manifest_that_is_not_a_file_is_refused(filled: EdgeStore) -> None:
     """A folder or a pipe in place of the manifest is an error; nothing waits for the pipe."""
-    manifest = folder_of(store) / "manifest.json"
+    manifest = folder_of(filled) / "manifest.json"
     manifest.unlink()
     for make in (manifest.mkdir, lambda: os.mkfifo(manifest)):
         make()
         with pytest.raises(ManifestError, match="there is none"):
-            store.open("toy")
+            filled.open("toy")
         manifest.rmdir() if manifest.is_dir() else manifest.unlink()
 
 
-def test_links_in_the_folder_do_not_overwrite_files_outside(store: EdgeStore, tmp_path: Path) -> None:
+def test_links_in_the_folder_do_not_overwrite_files_outside(filled: EdgeStore, tmp_path: Path) -> None:
     """A link in place of the lock or of a temporary manifest does not overwrite its target."""
     outside = tmp_path / "outside"
     outside.write_text("precious", encoding="utf-8")
-    folder = folder_of(store)
+    folder = folder_of(filled)
     (folder / ".manifest.json.new").symlink_to(outside)
-    collection = store.open("toy")
+    collection = filled.open("toy")
     collection.write_manifest(collection.manifest.model_copy(update={"names": 7}))
     collection.close()
     (folder / ".lock").unlink()
     (folder / ".lock").symlink_to(outside)
 
     with pytest.raises(StoreError, match="'toy' cannot be opened for writing"):
-        store.open("toy")
+        filled.open("toy")
     assert outside.read_text(encoding="utf-8") == "precious"
     assert json.loads((folder / "manifest.json").read_bytes())["names"] == 7
 
 
-def test_the_owner_in_a_lock_file_is_shown_safely(store: EdgeStore) -> None:
+def test_the_owner_in_a_lock_file_is_shown_safely(filled: EdgeStore) -> None:
     """Anybody may write the lock file: control characters and long texts do not reach the terminal."""
-    lock = folder_of(store) / ".lock"
+    lock = folder_of(filled) / ".lock"
     held = edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
     lock.write_bytes("process 1: \x1b[31m\u202e\a".encode() + b"x" * 1_000_000)
     with pytest.raises(StoreError) as told:
@@ -189,24 +187,24 @@ def test_the_owner_in_a_lock_file_is_shown_safely(store: EdgeStore) -> None:
 KEPT = "What is stored in it is kept: free some space"
 
 
-def test_the_error_for_a_full_disk_says_what_is_kept(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_full_disk_says_what_is_kept(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says whether the collection was created, or which points are kept."""
-    collection = store.open("toy")
+    collection = filled.open("toy")
     full = SimpleNamespace(**vars(edge_shard.shutil) | {"disk_usage": lambda path: SimpleNamespace(free=0)})
     monkeypatch.setattr(edge_shard, "shutil", full)
 
     with pytest.raises(StoreFullError, match=r"for collection 'other'.*It was not created: free some space"):
-        store.create(manifest_of("other"))
+        filled.create(manifest_of("other"))
     with pytest.raises(StoreFullError, match="What was acknowledged is kept: free some space"):
         collection.upsert(*many(1))
     collection.close()
     with pytest.raises(StoreFullError, match=KEPT):
-        store.open("toy")
+        filled.open("toy")
     assert KEPT in str(edge_shard.translate_error("No space left on device (os error 28)", "toy", "searching it"))
 
 
 def test_a_disk_without_space_for_a_folder_is_reported_as_full(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If no folder can be created for lack of space, the error says so."""
 
@@ -216,4 +214,4 @@ def test_a_disk_without_space_for_a_folder_is_reported_as_full(
     monkeypatch.setattr(Path, "mkdir", refuse)
 
     with pytest.raises(StoreFullError, match="It was not created"):
-        store.create(manifest_of("other"))
+        filled.create(manifest_of("other"))
