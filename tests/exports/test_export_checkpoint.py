@@ -157,6 +157,11 @@ def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_p
         rebuild_for_torch(exported, tmp_path / "x")
     with pytest.raises(OptionError, match="is an input"):
         rebuild_for_torch(exported, exported)
+    damaged = make_pearl(tmp_path / "pearl").folder
+    (damaged / HEAD_FILE).write_bytes(b"\x08" + bytes(7) + b"nothing!")
+    seal(damaged)
+    with pytest.raises(CheckpointError, match=f"{HEAD_FILE}: not a safetensors file"):
+        rebuild_for_torch(damaged, tmp_path / "x")
     with pytest.raises(ModelNotFoundError, match="not shipped"):  # a shipped name is found, as at the command line
         rebuild_for_torch("pearl-mini-fi", tmp_path / "x")
 
