@@ -37,7 +37,7 @@ from zlib import crc32
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import FloatArray, SparseRows, UInt32Array, fold_name, folded_rows, with_latin
-from pearl_qdrant.lexical.words import variant_words
+from pearl_qdrant.lexical.words import SMALL_WORDS, variant_words
 
 PART_BUCKETS = 1 << 20  # different features of parts
 FIRST_PART = (1 << 32) - PART_BUCKETS  # the first of them: the highest numbers of 32 bits
@@ -100,13 +100,6 @@ def _feature(part: str) -> int:
 
 _TWO_NUMBERS = re.compile("[0-9] [0-9]")
 WEIGHTS = (4.0, 2.0, 1.0)  # stored values of the keys: spelling, variant, words
-
-SMALL_WORDS = frozenset(
-    "of in for to on at by with from de la le el du des der die das von van und et y "
-    "inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv "
-    "mr mrs ms dr prof sir lady dame jr sr".split()
-)
-"""Words that the sorted words omit: prepositions, legal forms, titles."""
 
 
 def joined(words: Sequence[str]) -> str:
