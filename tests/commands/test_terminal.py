@@ -31,6 +31,7 @@ from tqdm import tqdm
 from pearl_qdrant import Entity
 from pearl_qdrant.cli import cli, terminal
 from pearl_qdrant.cli.terminal import VisibleStream, echo, echo_json, visible
+from pearl_qdrant.cli.training import COMMANDS
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
 
@@ -319,17 +320,9 @@ REFUSED: list[tuple[str, ...]] = [
     ("ingest", f"/none/{EVIL}"),
     ("ingest", "base.tsv", "--max-errors", "0"),
     ("ingest", "base.tsv", "--collection", EVIL),
+    *(("train", name, f"/none/{EVIL}", "out") for name in COMMANDS),
     ("train", "corpus", f"/none/{EVIL}", "--out", "corpus"),
-    ("train", "paraphrase", "--corpus", f"/none/{EVIL}"),
-    ("train", "synonyms", "--corpus", f"/none/{EVIL}"),
-    ("train", "love", "--corpus", f"/none/{EVIL}"),
     ("train", "ulr", f"/none/{EVIL}", "out", "--text", f"/none/{EVIL}"),
-    ("train", "ngrams", f"/none/{EVIL}", "out"),
-    ("train", "average", f"/none/{EVIL}", f"/none/{EVIL}"),
-    ("train", "export", f"/none/{EVIL}"),
-    ("train", "negatives", "--corpus", f"/none/{EVIL}"),
-    ("train", "fit", "--corpus", f"/none/{EVIL}"),
-    ("train", "head", f"/none/{EVIL}"),
     ("train", "refresh", f"/none/{EVIL}", "--out", "model2"),
     ("demo", "--store", f"ftp://{EVIL}"),
     ("serve", "--collection", names("c"), "--store", f"/none/{EVIL}", "--api-keys", f"/none/{EVIL}"),
@@ -363,18 +356,13 @@ def test_wrong_values_are_shown_escaped(ask: Run, words: tuple[str, ...]) -> Non
 
 
 def test_json_gives_the_names_unchanged(ask: Run) -> None:
-    """A program that reads the lines gets the original name."""
+    """A program that reads the lines gets the original name, and in words no part of it is dropped."""
     (entity,) = ask("entities", "show", names("id"), "--collection", "base", "--json").lines()
     (link,) = ask("link", names("Acme"), *TWICE, "--json").lines()
 
     assert (entity["entity_id"], entity["canonical_name"]) == (names("id"), names("Acme"))
     assert link["mention"] == names("Acme")
-
-
-def test_names_are_shown_in_full(ask: Run) -> None:
-    """No part of a name is dropped."""
     shown = ask("entities", "show", names("id"), "--collection", "base").out
-
     assert r"canonical_name  Acme \x1b]0;owned\x07\x1b[2J\x08\u009b31m\u202egpj.exe" in shown
     assert r"\nforged line" in shown
 

@@ -48,19 +48,13 @@ def test_the_licences_are_listed_for_the_wheel() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_licence_of_wordnet_is_complete(model: str) -> None:
-    """Princeton's notice is there from its first word to its last, with the copyright."""
+def test_the_notice_names_every_source_of_the_model(model: str) -> None:
+    """The notice has the sources on the model card, and the base encoder with its licence; Princeton's is whole."""
     words = " ".join((MODELS_DIR / model / "LICENSE-WordNet.txt").read_text(encoding="utf-8").split())
-
     assert words.startswith("This software and database is being provided to you, the LICENSEE, by Princeton")
     assert "WordNet 3.0 Copyright 2006 by Princeton University. All rights reserved." in words
     assert words.endswith("Princeton University and LICENSEE agrees to preserve same.")
     assert len(words.split()) == 231
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_the_notice_names_every_source_of_the_model(model: str) -> None:
-    """The notice has the sources on the model card, and the base encoder with its licence."""
     notice = " ".join((MODELS_DIR / model / "NOTICE").read_text(encoding="utf-8").split())
     card = (MODELS_DIR / model / "README.md").read_text(encoding="utf-8")
     sources = " ".join(card.partition("## Sources")[2].partition("\n## ")[0].split())
