@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from pearl_qdrant.encoder.batching import NameTokenizer
+from pearl_qdrant.encoder.batching import NameTokenizer, first_line
 from pearl_qdrant.encoder.checkpoint import (
     ONNX_FILE,
     TORCH_FILE,
@@ -309,8 +309,7 @@ def _fetch(name: str, repo: str, revision: str | None, shipped: list[str]) -> Pa
     except RevisionNotFoundError as error:
         raise ModelNotFoundError(name, f"Hub model '{repo}' has no revision '{revision}'.") from error
     except (OSError, ValueError, httpx.HTTPError) as error:  # refused, interrupted, disk full, malformed id
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        message = f"Hub model '{name}' could not be fetched ({reason})."
+        message = f"Hub model '{name}' could not be fetched ({first_line(error)})."
         if isinstance(error, RepositoryNotFoundError):
             message = (
                 f"No model '{repo}' on the hub, or it is private (then log in with: hf auth login), and there is no "

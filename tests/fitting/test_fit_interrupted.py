@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from fit_cases import config, fit, losses_of, maker, new_network, open_tokenizer, run_script, train_together
+from fit_cases import config, fit, losses_of, maker, new_network, open_tokenizer, run_script, stopped_by, train_together
 from safetensors import safe_open
 from safetensors.torch import load_file
 
@@ -75,19 +75,8 @@ def test_a_run_that_is_asked_to_stop_saves_first(
     """Ctrl-C and SIGTERM end the run after its step and save the state; a resumed run ends with the same weights."""
     stopped, straight = tmp_path / "stopped", tmp_path / "straight"
 
-    class Stopped(BaseException):
-        pass
-
-    def stop(*_: object) -> None:
-        raise Stopped
-
-    before = signal.signal(number, stop)
-    try:
-        with pytest.raises(Stopped):
-            run_steps(stopped, lambda step: step == 3 and signal.raise_signal(number))
-        assert signal.getsignal(number) is stop
-    finally:
-        signal.signal(number, before)
+    with stopped_by(number):
+        run_steps(stopped, lambda step: step == 3 and signal.raise_signal(number))
     assert step_of(stopped) == 3
     run_steps(stopped)
     run_steps(straight)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import random
 import signal
@@ -13,9 +12,9 @@ import pytest
 import torch
 from character_models import make_character_encoder
 from cli_runner import Run
+from fit_cases import open_tokenizer, read_log
 from safetensors import safe_open
 from tiny_models import DIM, make_bert, make_roberta
-from tokenizers import Tokenizer
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
@@ -45,24 +44,15 @@ def targets() -> Targets:
     return Targets(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 10)).astype(np.float32))
 
 
-def tokenizer(folder: Path) -> Tokenizer:
-    """A folder's tokenizer, as training uses it."""
-    loaded = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    loaded.no_padding()
-    loaded.no_truncation()
-    return loaded
-
-
 def losses(folder: Path) -> list[float]:
     """The losses of a run's log."""
-    with (folder / "log.csv").open() as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
+    return [row["loss"] for row in read_log(folder)]
 
 
 def test_words_are_learnt_with_their_typos(base: Path, targets: Targets, tmp_path: Path) -> None:
     """The loss falls, most words find their own vector, and many do with a typo."""
     encoder = make_character_encoder(base)
-    scores = pretrain(encoder, tokenizer(base), targets, CONFIG, tmp_path, progress=False)
+    scores = pretrain(encoder, open_tokenizer(base), targets, CONFIG, tmp_path, progress=False)
 
     found = losses(tmp_path)
     assert len(found) == 2 * CONFIG.epochs, "two steps an epoch"
@@ -83,7 +73,7 @@ def test_a_killed_run_resumes_to_the_same_weights(
     """Killed after an epoch, or stopped within one, the same command ends with the weights of a run that was not."""
     config = LoveConfig(epochs=4, batch=15, seed=2)
     whole, again = make_character_encoder(base), make_character_encoder(base)
-    pretrain(whole, tokenizer(base), targets, config, tmp_path / "whole", progress=False)
+    pretrain(whole, open_tokenizer(base), targets, config, tmp_path / "whole", progress=False)
 
     def die(record: LossRecord) -> None:
         if record.step == step and ended is Killed:
@@ -93,10 +83,10 @@ def test_a_killed_run_resumes_to_the_same_weights(
 
     cut = make_character_encoder(base)
     with pytest.raises(ended):
-        pretrain(cut, tokenizer(base), targets, config, tmp_path / "cut", progress=False, on_step=die)
+        pretrain(cut, open_tokenizer(base), targets, config, tmp_path / "cut", progress=False, on_step=die)
     with safe_open(tmp_path / "cut" / "state.safetensors", "pt") as file:
         assert file.metadata()["step"] == str(kept)
-    pretrain(again, tokenizer(base), targets, config, tmp_path / "cut", progress=False)
+    pretrain(again, open_tokenizer(base), targets, config, tmp_path / "cut", progress=False)
 
     assert all(torch.equal(whole.state_dict()[name], tensor) for name, tensor in again.state_dict().items())
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
@@ -105,7 +95,7 @@ def test_a_killed_run_resumes_to_the_same_weights(
 def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
     """There must be at least as many words as in a batch."""
     with pytest.raises(TrainingError, match="30 words are fewer than a batch of 31"):
-        pretrain(make_character_encoder(base), tokenizer(base), targets, LoveConfig(batch=31), tmp_path)
+        pretrain(make_character_encoder(base), open_tokenizer(base), targets, LoveConfig(batch=31), tmp_path)
 
 
 def test_look_alikes_are_within_two_edits() -> None:
@@ -135,7 +125,7 @@ def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
 def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> None:
     """Whole words of the vocabulary, lower-cased, get the encoder's own vectors, centred."""
     words = whole_words(read_character_table(base / "tokenizer.json"))
-    found = encoder_targets(PearlNetwork(load_transformer(base), None), tokenizer(base), [*words, "the"])
+    found = encoder_targets(PearlNetwork(load_transformer(base), None), open_tokenizer(base), [*words, "the"])
 
     assert {"the", "aspirin", "york"} <= set(words)
     assert "a" not in words
@@ -188,7 +178,7 @@ def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_p
 
     def train(config: LoveConfig, *, resume: bool = True) -> None:
         encoder = make_character_encoder(base)
-        pretrain(encoder, tokenizer(base), targets, config, tmp_path, resume=resume, progress=False)
+        pretrain(encoder, open_tokenizer(base), targets, config, tmp_path, resume=resume, progress=False)
 
     train(LoveConfig(epochs=1, batch=15))
     with pytest.raises(TrainingError, match="seed 0, now 5"):

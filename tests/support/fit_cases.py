@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import save_file
 from tiny_models import DIM
-from tokenizers import Tokenizer
 
+from pearl_qdrant.encoder import batching
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer, new_type_head
 from training.augment.draw import Augmenter
 from training.batches import BatchDataset, BatchMaker, EpochSampler, NegativeTable
@@ -34,9 +37,7 @@ SOME_NEGATIVES = NegativeTable([(e.name, [f"york {i}", f"yorks {i}"]) for i, e i
 
 def open_tokenizer(folder: Path) -> Any:
     """The tokenizer of a folder, without padding."""
-    opened = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    opened.no_padding()
-    return opened
+    return batching.open_tokenizer(folder / "tokenizer.json")
 
 
 def new_network(bert: Path) -> PearlNetwork:
@@ -88,6 +89,26 @@ def write_corpus(folder: Path) -> Path:
     (folder / "phrase_with_etype.txt").write_text(types, encoding="utf-8")
     (folder / "hard_negative.txt").write_text("new york w1\tnew york w2\tnew york w3\n", encoding="utf-8")
     return folder
+
+
+class Stopped(BaseException):
+    """What the handler of a signal raises."""
+
+
+@contextmanager
+def stopped_by(number: signal.Signals) -> Iterator[None]:
+    """What runs within is stopped by the handler of a signal, which is in its place again afterwards."""
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(Stopped):
+            yield
+        assert signal.getsignal(number) is stop
+    finally:
+        signal.signal(number, before)
 
 
 def add_word(name: str, _: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from cli_runner import Run
-from fit_cases import read_log
+from fit_cases import read_log, stopped_by
 from safetensors.torch import load_file
 from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, config, make_encoder, open_base, write_text
@@ -114,22 +114,12 @@ def test_the_rate_rises_and_falls() -> None:
 def test_a_stopped_run_resumes_to_the_same_weights(request_: Request, tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C and SIGTERM end a run after its step with its state saved; the same call then ends as if never stopped."""
 
-    class Stopped(BaseException):
-        pass
-
-    def stop(*_: object) -> None:
-        raise Stopped
-
     def signal_at_2(record: UlrRecord) -> None:
         if record.step == 2:
             signal.raise_signal(number)
 
-    before = signal.signal(number, stop)
-    try:
-        with pytest.raises(Stopped):
-            train_ulr(request_("cut", head_steps=1), on_step=signal_at_2)
-    finally:
-        signal.signal(number, before)
+    with stopped_by(number):
+        train_ulr(request_("cut", head_steps=1), on_step=signal_at_2)
     assert not (tmp_path / "cut" / "model.safetensors").exists()
     steps: list[int] = []
     train_ulr(request_("cut", head_steps=1), on_step=lambda record: steps.append(record.step))

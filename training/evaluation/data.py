@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Protocol
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.cells import join_list
+from pearl_qdrant.encoder.batching import first_line
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.records import Entity
@@ -192,7 +193,7 @@ class HubData:
         return rows
 
     def _fetch(self, config: str, splits: Sequence[str]) -> Iterable[Mapping[str, Any]]:
-        problem: Exception | None = None
+        problem: Exception = LookupError()
         for split in splits:
             try:
                 return self._load(config, split)
@@ -200,11 +201,11 @@ class HubData:
                 problem = error
             except (OSError, RuntimeError) as error:
                 raise SettingsError(
-                    f"{REPOSITORY}, {config} could not be fetched ({_first_line(error)}). Connect to the "
+                    f"{REPOSITORY}, {config} could not be fetched ({first_line(error)}). Connect to the "
                     f"hub, or evaluate on a folder with the sets."
                 ) from error
         raise SettingsError(
-            f"{REPOSITORY}, {config} has no split {' or '.join(splits)} ({_first_line(problem)})."
+            f"{REPOSITORY}, {config} has no split {' or '.join(splits)} ({first_line(problem)})."
         ) from problem
 
     def _autofj(self, path: str, columns: tuple[str, ...]) -> list[Row]:
@@ -237,7 +238,3 @@ def _text(path: str, number: int, row: Mapping[str, Any], column: str) -> str:
     if column not in row:
         raise FormatError(path, number, f"the hub has no column {column!r}; there are: {', '.join(row)}.")
     return "NA" if row[column] is None else str(row[column])
-
-
-def _first_line(error: Exception | None) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

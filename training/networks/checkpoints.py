@@ -25,7 +25,7 @@ from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig
 from pearl_qdrant.encoder.checkpoint import TORCH_FILE, PearlConfig, VerifiedCheckpoint, is_checkpoint, open_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
-from pearl_qdrant.encoder.loading import MODELS_DIR, find_model
+from pearl_qdrant.encoder.loading import MODELS_DIR, check_device, find_model
 from pearl_qdrant.encoder.plain_model import read_plain_model
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.runtime.torch_runtime import (
@@ -35,6 +35,7 @@ from pearl_qdrant.encoder.runtime.torch_runtime import (
     load_transformer,
     network_width,
     new_type_head,
+    resolve_cuda,
 )
 from pearl_qdrant.encoder.write_checkpoint import write_checkpoint
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError, ModelNotFoundError, OptionError
@@ -234,9 +235,6 @@ def open_base_model(
 
 def find_device(requested: str) -> torch.device:  # "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one
     """Return the device to train on. Raises DeviceError if there is no such device."""
-    from pearl_qdrant.encoder.loading import check_device
-    from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
-
     try:
         check_device(requested)
     except ValueError as error:
@@ -263,20 +261,6 @@ def open_transformers_model(auto: Any, model: str, *, kind: str, device: str, **
         return tokenizer, network.to(torch.device(device))
     except (RuntimeError, AssertionError) as error:
         raise DeviceError(device, f"Device '{device}' is not available: {error}. Use device cpu") from error
-
-
-def average_weights(original: nn.Module, tuned: nn.Module, *, ratio: float) -> None:
-    """Set `tuned` to ratio x tuned + (1 - ratio) x original, in place. Raises ValueError if they differ in shape."""
-    before, after = original.state_dict(), tuned.state_dict()
-    if before.keys() != after.keys():
-        raise ValueError(f"the encoders differ in {sorted(before.keys() ^ after.keys())[:5]}")
-    for name, tensor in after.items():
-        if tensor.shape != before[name].shape:
-            raise ValueError(f"the encoders differ: {name} is {tuple(before[name].shape)} and {tuple(tensor.shape)}")
-    with torch.no_grad():
-        for name, tensor in after.items():
-            if tensor.is_floating_point():
-                tensor.lerp_(before[name].to(tensor), 1 - ratio)
 
 
 def average_checkpoint(base_model: StrPath, tuned: StrPath, out: StrPath, *, ratio: float = AVERAGE_RATIO) -> None:
@@ -306,10 +290,16 @@ def average_checkpoint(base_model: StrPath, tuned: StrPath, out: StrPath, *, rat
     original = load_transformer(base if is_checkpoint(base) else read_plain_model(base).folder)
     if not 0 <= ratio <= 1:
         raise ValueError(f"ratio must be in [0, 1], not {ratio}")
-    try:
-        average_weights(original, after, ratio=ratio)
-    except ValueError as error:
-        raise ModelError(f"{base} and {tuned} cannot be averaged: {error}") from error
+    ours, theirs = after.state_dict(), original.state_dict()
+    unshared = sorted(theirs.keys() ^ ours.keys())[:5]
+    shapes = ((name, theirs[name].shape, tensor.shape) for name, tensor in ours.items())
+    unequal = (f": {name} is {tuple(one)} and {tuple(other)}" for name, one, other in shapes if one != other)
+    if differ := f" in {unshared}" if unshared else next(unequal, ""):
+        raise ModelError(f"{base} and {tuned} cannot be averaged: the encoders differ{differ}")
+    with torch.no_grad():
+        for name, tensor in ours.items():
+            if tensor.is_floating_point():
+                tensor.lerp_(theirs[name].to(tensor), 1 - ratio)
     if is_plain:
         _write_plain(target, after, Path(tuned))
         return
