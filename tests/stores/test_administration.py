@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from store_cases import fill, put
@@ -72,6 +74,26 @@ def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:
     (problem,) = verify_collection("toy", store=tmp_path / "store", model=str(other)).problems
     assert problem.kind == "model"
     assert str(other) in problem.message
+
+
+def test_the_given_model_is_compared_also_where_the_count_is_wrong(tmp_path: Path) -> None:
+    """A wrong count of names hides neither that the given model is another one, nor that it is the right one."""
+    model, other = (str(make_pearl(tmp_path / name, seed=seed).folder) for name, seed in (("model", 0), ("other", 7)))
+    with closing(EdgeStore(tmp_path / "store")) as store:
+        info = replace(load_encoder(model, device="cpu").info, name=str(tmp_path / "gone"))
+        collection = store.create(Manifest.for_model(info, collection="toy", kb="test"))
+        collection.write_manifest(collection.manifest.model_copy(update={"state": "ready", "names": 1}))
+    found = {
+        given: {
+            one.kind: one.message for one in verify_collection("toy", store=tmp_path / "store", model=given).problems
+        }
+        for given in (None, model, other)
+    }
+
+    assert list(found[model]) == ["wrong_count"]
+    assert f"--model {tmp_path / 'gone'}" in found[model]["wrong_count"]
+    assert [list(found[given]) for given in (None, other)] == [["wrong_count", "model"]] * 2
+    assert str(other) in found[other]["model"]
 
 
 def test_missing_indexes_name_the_command_that_makes_them(tmp_path: Path) -> None:

@@ -192,23 +192,43 @@ collection = EdgeStore(Path(sys.argv[1])).open("toy")
 if moment == "before a change":
     kill()
 collection.upsert(*many(10, start=60))
+print(collection.count(), flush=True)
+sys.stdin.read()
 """
 
 
 @pytest.mark.parametrize(
     "moment, n",
-    [("before a change", 60), ("while files are stored", 60), ("when they are stored", 60), ("when it is current", 70)],
+    [
+        ("before a change", 60),
+        ("while files are stored", 60),
+        ("when they are stored", 60),
+        ("when it is current", 70),
+        ("beside a reader", 70),
+    ],
 )
 def test_a_kill_in_a_commit_leaves_the_state_before_or_after(filled: EdgeStore, moment: str, n: int) -> None:
     """Readers and writers find all of a change or nothing of it, wherever in its commit a writer was killed."""
+    readers = []
     with python(COMMIT, filled.location, moment) as killed:
+        if moment == "beside a reader":
+            assert killed.stdout is not None
+            assert killed.stdout.readline() == "70\n"
+            readers = [filled.open("toy", read_only=True)]
+            killed.kill()
         assert killed.wait() == -signal.SIGKILL
-    reader = filled.open("toy", read_only=True)
+    readers.append(filled.open("toy", read_only=True))
+    assert [reader.count() for reader in readers] == [n] * len(readers)
     writer = filled.open("toy")
-    assert (reader.count(), writer.count(), reader.is_outdated) == (n, n, False)
+    assert writer.count() == n
+    assert not any(reader.is_outdated for reader in readers)
     add(writer, 70)
+    assert all(reader.is_outdated for reader in readers)
     assert filled.open("toy", read_only=True).count() == n + 10
+    work = Path(filled.location) / "toy" / "work"
     writer.close()
+    assert not work.exists()
+    assert filled.open("toy", read_only=True).count() == n + 10
     assert filled.open("toy").count() == n + 10
     filled.close()
     assert {path.name for path in (Path(filled.location) / "toy").iterdir()} == {".lock", "manifest.json", "files"}
@@ -228,6 +248,15 @@ def test_the_view_of_a_killed_reader_is_removed_by_the_next(filled: EdgeStore) -
         filled.open("toy", read_only=True).close()
         assert len(left(filled)) == 1
         living.communicate("")
+    assert left(filled) == []
+
+
+def test_a_removal_that_was_killed_is_finished(filled: EdgeStore) -> None:
+    """A folder of which only the lock was left, since its removal was killed, goes with the next opening."""
+    folder = Path(filled.location) / ".view-left"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    filled.open("toy", read_only=True).close()
     assert left(filled) == []
 
 

@@ -214,6 +214,17 @@ def test_a_view_goes_with_its_handle(filled: EdgeStore) -> None:
         reader.count()
 
 
+def test_a_writer_leaves_what_is_current(filled: EdgeStore) -> None:
+    """A writer works in a folder of its own, which goes when it closes; then there are the current files alone."""
+    folder = Path(filled.location) / "toy"
+    writer = filled.open("toy")
+    add(writer, N)
+    assert (folder / "work").is_dir()
+    writer.close()
+    assert not (folder / "work").exists()
+    assert_only_current_files(filled)
+
+
 def test_opening_and_closing_without_a_change_writes_nothing(filled: EdgeStore) -> None:
     """A collection that is opened for writing, searched and closed has the same files."""
     folder = Path(filled.location) / "toy"

@@ -66,9 +66,6 @@ def test_a_server_that_is_too_old_is_refused(run: Run, double: QdrantDouble) -> 
     assert "1.16 or later is needed" in outcome.err
 
 
-QUERY_100 = {"max_query_limit": 100}
-
-
 @pytest.mark.parametrize(
     "setting, value, check, finding",
     [
@@ -89,6 +86,22 @@ def test_what_a_server_does_not_allow_is_noted(
     setattr(double, setting, value)
 
     assert doctor(run, double)[check] == ("note", finding)
+
+
+def test_missing_nodes_and_replicas_fail(run: Run, double: QdrantDouble) -> None:
+    """An unreachable node and a dead replica of a cluster are named, and the exit status is 1."""
+    double.cluster_state.nodes, double.cluster_state.away = (11, 12), {12}
+    double.replica_states = ["Active", "Dead"]
+    outcome = run("doctor", "--json", "--store", double.url)
+    found = checks(outcome)
+
+    assert outcome.status == 1
+    assert found["nodes"][0] == "fail"
+    assert "http://node-12:6335/" in found["nodes"][1]
+    assert found["replicas"] == (
+        "fail",
+        "base: shard 1 on node 2 is Dead. Start the nodes again; the replicas then recover.",
+    )
 
 
 def test_a_server_that_hangs_is_tried_once(run: Run, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:

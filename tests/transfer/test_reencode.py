@@ -97,14 +97,21 @@ def model_of(location: str) -> str:
 
 
 def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
-    """All names get the other model's vectors; the way back needs no encoding, and pruning ends it."""
+    """All names get what a load with the other model gives; the way back needs no encoding, and pruning ends it."""
     before = names(location)
     result = reencode_collection(NAME, model=models[1], store=location)
-    expected = load_encoder(models[1]).encode(["heart attack"]).vectors[0]
-    store = open_store(location)
-    found = store.open(NAME, read_only=True).search(expected[None], limit=1)[0][0]
-    store.close()
+    encoder = load_encoder(models[1])
+    expected = encoder.encode(["heart attack"]).vectors[0]
+    with closing(open_store(location)) as store:
+        collection = store.open(NAME, read_only=True)
+        found = collection.search(expected[None], limit=1)[0][0]
+        pages = list(collection.scroll_rows())
+    for rows in pages:
+        encoded = encoder.encode([point.name for point in rows.points])
+        np.testing.assert_allclose(rows.vectors, np.where(encoded.encodable[:, None], encoded.vectors, 0), atol=1e-6)
+        assert rows.points == retyped(rows.points, encoded)
 
+    assert sum(len(rows.points) for rows in pages) == 16
     assert (result.model_before, result.model, result.switched) == (*models, True)
     assert (result.names, result.encoded, result.recall) == (16, 16, 1.0)
     assert (found.point.name, round(found.score or 0, 4)) == ("heart attack", 1.0)
