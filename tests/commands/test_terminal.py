@@ -230,10 +230,10 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     evil = {"kb_version": names("v"), "created_by": names("by"), "type_map_version": names("t")}
     base.write_manifest(base.manifest.model_copy(update=evil))
     store.close()
-    copy_files(folder / "store" / "base", folder / "store" / "gone")
-    manifest = folder / "store" / "gone" / "manifest.json"
-    changed = {**json.loads(manifest.read_bytes()), "collection": "gone", "model": names("model"), "kb": names("kb")}
-    manifest.write_text(json.dumps(changed), encoding="utf-8")
+    for name, changed in (("gone", {"model": names("model"), "kb": names("kb")}), ("demo", {})):
+        manifest = copy_files(folder / "store" / "base", folder / "store" / name) / "manifest.json"
+        kept = json.loads(manifest.read_bytes())
+        manifest.write_text(json.dumps({**kept, "collection": name, **changed}), encoding="utf-8")
     rows = [
         "id\tname\ttype\taliases",
         f"e1\tAc{EVIL[:20]}me\tORG|{EVIL[:9]}\tAlias{EVIL[7:20]}",
@@ -279,6 +279,7 @@ SHOWN: list[tuple[int, tuple[str, ...]]] = [
     (0, ("ingest", "base.tsv", "--dry-run", "--json")),
     (0, ("resolve", "mentions.txt", "--collection", "base", "--model", "model")),
     (0, ("crosswalk", "base.tsv", "base")),
+    (0, ("demo",)),
 ]
 """Commands that show contents of the base."""
 
@@ -342,6 +343,7 @@ def test_contents_of_a_base_are_shown_escaped(ask: Run, status: int, words: tupl
     outcome = ask(*words)
 
     assert outcome.status == status, outcome.err
+    assert words[0] not in ("annotate", "demo") or "1b]0;owned" in outcome.out, "no name is shown"
     check(outcome, is_table=words[0] in TABLES)
 
 
