@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -38,8 +38,9 @@ class Metrics:
         registry = self._registry = CollectorRegistry()
 
         common: Any = {"namespace": "pearl_qdrant", "registry": registry}
-        counter, histogram = partial(Counter, **common), partial(Histogram, buckets=_SECONDS, **common)
-        gauge = partial(Gauge, multiprocess_mode="livesum", **common)
+        counter: Callable[..., Counter] = partial(Counter, **common)
+        gauge: Callable[..., Gauge] = partial(Gauge, multiprocess_mode="livesum", **common)
+        histogram: Callable[..., Histogram] = partial(Histogram, **{"buckets": _SECONDS, **common})
 
         self.requests = counter("requests", "Answered requests.", ["method", "route", "status"])
         self.seconds = histogram("request_seconds", "Time of a request.", ["route"])
