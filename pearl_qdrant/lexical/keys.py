@@ -16,8 +16,8 @@ A name is cut into halves, into its outer thirds, and, if it is long, into third
 name. One edit leaves a half or the outer thirds as they were, two edits leave one of three thirds. A mention is cut as
 names of its own length and of one or two more or fewer characters would be. So the parts of a misspelt name are few and
 rare: of 75,704 names of a general base, 40 share one with a mention, and the right one is among the first 20 for 98 %
-of mentions with one slip and 90 % with two (63,596 names of diseases: 150, 98 % and 94 %). The parts share `BUCKETS`
-features of the sparse vector, beside n-grams and keys: an engine keeps a table of features.
+of mentions with one slip and 90 % with two (63,596 names of diseases: 150, 98 % and 94 %). The parts share
+`PART_BUCKETS` features of the sparse vector, beside n-grams and keys: an engine keeps a table of features.
 
 Parts miss a swap in the middle of a word, which changes both halves, and those of short names are too frequent. So all
 mentions are searched by the keys of their swaps, too, and short ones by those of all strings one edit away
@@ -37,11 +37,11 @@ from zlib import crc32
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import FloatArray, SparseRows, UInt32Array, fold_name, folded_rows, with_latin
-from pearl_qdrant.lexical.words import variant_words
+from pearl_qdrant.lexical.words import SMALL_WORDS, variant_words
 
-BUCKETS = 1 << 20  # different features of parts
-FIRST = (1 << 32) - BUCKETS  # the first of them: the highest numbers of 32 bits
-WEIGHT = 0.25  # stored value: a part counts for less than an n-gram in any other search
+PART_BUCKETS = 1 << 20  # different features of parts
+FIRST_PART = (1 << 32) - PART_BUCKETS  # the first of them: the highest numbers of 32 bits
+PART_WEIGHT = 0.25  # stored value: a part counts for less than an n-gram in any other search
 MAX_LETTERS = 64  # letters of a spelling key that are cut; what a longer one has in common is found by n-grams
 LEAST_LETTERS, OUTER_LETTERS, THIRDS_LETTERS = 4, 6, 9  # letters from which a name has halves, outer thirds, and thirds
 
@@ -53,7 +53,7 @@ def part_rows(spellings: Sequence[str]) -> SparseRows:
     found = [sorted(_of_name(spelling)) for spelling in spellings]
     indices = np.array([one for parts in found for one in parts], np.uint32)
     offsets = np.concatenate(([0], np.cumsum([len(parts) for parts in found], dtype=np.int64))).astype(np.int64)
-    return SparseRows(indices, np.full(len(indices), WEIGHT, np.float32), offsets)
+    return SparseRows(indices, np.full(len(indices), PART_WEIGHT, np.float32), offsets)
 
 
 def _of_name(key: str) -> set[int]:
@@ -95,18 +95,11 @@ def mention_parts(key: str) -> set[int]:
 
 def _feature(part: str) -> int:
     """The number of a part; the same in every process and release."""
-    return FIRST | (crc32(part.encode("utf-8", "surrogatepass")) & (BUCKETS - 1))
+    return FIRST_PART | (crc32(part.encode("utf-8", "surrogatepass")) & (PART_BUCKETS - 1))
 
 
 _TWO_NUMBERS = re.compile("[0-9] [0-9]")
 WEIGHTS = (4.0, 2.0, 1.0)  # stored values of the keys: spelling, variant, words
-
-SMALL_WORDS = frozenset(
-    "of in for to on at by with from de la le el du des der die das von van und et y "
-    "inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv "
-    "mr mrs ms dr prof sir lady dame jr sr".split()
-)
-"""Words that the sorted words omit: prepositions, legal forms, titles."""
 
 
 def joined(words: Sequence[str]) -> str:
@@ -220,7 +213,7 @@ def slip_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
     keys = spelling_features(_one_edit_away(spelling) if is_cut else ())
     # Keys come first: where one is also the feature of a part, its value counts.
     indices, first = np.unique(np.append(keys, np.array([*mention_parts(spelling)], np.uint32)), return_index=True)
-    return indices, np.where(first < len(keys), KEY_WEIGHT, WEIGHT).astype(np.float32)
+    return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
 
 
 def _one_edit_away(spelling: str) -> set[str]:

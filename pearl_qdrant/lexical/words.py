@@ -31,6 +31,13 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 
+SMALL_WORDS = frozenset(
+    "of in for to on at by with from de la le el du des der die das von van und et y "
+    "inc incorporated corp corporation co company ltd limited llc plc gmbh ag sa nv "
+    "mr mrs ms dr prof sir lady dame jr sr".split()
+)
+"""Words that keys of sorted words leave out: prepositions, legal forms, titles."""
+
 RULES: dict[str, tuple[tuple[str, str], ...]] = {
     # Patterns of folded words of at least `SHORTEST` letters, in the order in which they apply.
     "latin plural": (("mata$", "ma"), ("(?<=[brtcln])ae$", "a"), ("(?<=...c)i$", "us"), ("stases$", "stasis")),

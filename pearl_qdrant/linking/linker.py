@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionMovedError, InvalidEntityError
-from pearl_qdrant.linking.editing import (
-    MEMORY,
-    EntityBatches,
-    EntitySource,
-    TemporaryStore,
-    add_entities,
-    build_collection,
-    delete_entities,
-    read_entities,
-)
+from pearl_qdrant.linking import editing
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
@@ -53,7 +44,7 @@ class EntityLinker(ReadingLinker):
     @classmethod
     def build(  # long: each of its arguments has its line, its default and its text
         cls,
-        entities: EntitySource,
+        entities: editing.EntitySource,
         *,
         path: str | os.PathLike[str] | None = None,
         store: str | None = None,
@@ -85,15 +76,15 @@ class EntityLinker(ReadingLinker):
         if path is not None and store is not None:
             raise ValueError(f"give path (a folder) or store, not both: {os.fspath(path)!r} and {store!r}")
         check_threshold(threshold)
-        location = os.fspath(path) if path is not None else store or MEMORY
+        location = os.fspath(path) if path is not None else store or editing.MEMORY
         check_name(collection)
-        found = read_entities(entities)
+        found = editing.read_entities(entities)
         if not found:
             raise InvalidEntityError("there is no entity to build a collection from: entities is empty")
         encoder = load_encoder(os.fspath(model), device=device) if isinstance(model, (str, os.PathLike)) else model
-        opened_store = TemporaryStore() if location == MEMORY else open_default_store(location)
+        opened_store = editing.TemporaryStore() if location == editing.MEMORY else open_default_store(location)
         try:
-            opened = build_collection(opened_store, collection, encoder, found)
+            opened = editing.build_collection(opened_store, collection, encoder, found)
             return cls(opened_store, [opened], encoder, threshold=threshold)
         except BaseException:
             opened_store.close()
@@ -106,11 +97,11 @@ class EntityLinker(ReadingLinker):
         bases with `pearl_qdrant.load_base`. Raises InvalidEntityError, also a ValueError and TypeError, if an item is
         not an entity, or has an empty id or name.
         """
-        batches = EntityBatches(entities)
+        batches = editing.EntityBatches(entities)
 
         def add() -> int:
             with self._editing():
-                return add_entities(self._target(collection), self.encoder, batches)
+                return editing.add_entities(self._target(collection), self.encoder, batches)
 
         return self._repeat_if_moved(add)
 
@@ -122,7 +113,7 @@ class EntityLinker(ReadingLinker):
 
         def delete() -> int:
             with self._editing():
-                return sum(delete_entities(collection, wanted) for collection in self.state.collections)
+                return sum(editing.delete_entities(collection, wanted) for collection in self.state.collections)
 
         return self._repeat_if_moved(delete)
 

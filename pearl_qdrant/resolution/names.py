@@ -40,9 +40,9 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.cells import is_null, text_of
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
+from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import IGNORED, variant_word, word_rarity
+from pearl_qdrant.lexical.words import IGNORED, SMALL_WORDS, variant_word, word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.linking.mentions import read_text_lines
 

@@ -25,9 +25,9 @@ from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
+from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import english_words, variant_word
+from pearl_qdrant.lexical.words import SMALL_WORDS, english_words, variant_word
 from pearl_qdrant.linking import mention_kinds as rewrites
 from pearl_qdrant.linking.mention_kinds import NamedEntity, slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of

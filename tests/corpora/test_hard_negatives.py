@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Levenshtein
 from tiny_models import make_bert
 
+from ingest.io.report import ReadReport
 from training.examples.example import Phrase, fold_phrase
+from training.examples.files import read_negatives, write_hard_negatives
 from training.hard_negatives import FloatArray, edit_pairs, mine_hard_negatives
 from training.options import MiningConfig
 
@@ -155,6 +157,19 @@ def test_mining_has_nothing_to_say_about_nothing() -> None:
     assert list(mine_hard_negatives([], blind)) == []
     assert list(mine_hard_negatives([Phrase("a"), Phrase(" ")], blind)) == []
     assert list(mine_hard_negatives([Phrase("alpha"), Phrase("alphas")], blind)) == []
+
+
+def test_hard_negatives_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """The rows come back; a bad row is counted."""
+    rows = [("New York", ["New Fork", "York"]), ("C__d", ["{e}"])]
+    path = tmp_path / "hard_negative.txt"
+    assert write_hard_negatives(path, rows) == 2
+    with path.open("a") as file:
+        file.write("no negatives\n")
+    report = ReadReport()
+
+    assert list(read_negatives(path, report)) == rows
+    assert report.n_skipped == 1
 
 
 @pytest.mark.slow

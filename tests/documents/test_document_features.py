@@ -59,16 +59,11 @@ def value(of: DocumentMention, key: str, feature: str) -> float:
 @pytest.mark.parametrize(
     "short, long, part",
     [
-        ("Clinton", "Bill Clinton", "end"),
-        ("CLINTON", "President Clinton", "end"),
-        ("Bill", "Bill Clinton", "start"),
-        ("the University", "University of Cambridge", "start"),
-        ("Security", "National Security Agency", "middle"),
-        ("KDP", "Kurdistan Democratic Party", "acronym"),
-        ("U.N.", "United Nations", "acronym"),
-        ("Clinton", "Clintonville Park", None),
-        ("Bill Clinton", "Bill Clinton", None),
-        ("kdp", "Kurdistan Democratic Party", None),
+        *(("Clinton", "Bill Clinton", "end"), ("CLINTON", "President Clinton", "end")),
+        *(("Bill", "Bill Clinton", "start"), ("the University", "University of Cambridge", "start")),
+        *(("Security", "National Security Agency", "middle"), ("KDP", "Kurdistan Democratic Party", "acronym")),
+        *(("U.N.", "United Nations", "acronym"), ("Clinton", "Clintonville Park", None)),
+        *(("Bill Clinton", "Bill Clinton", None), ("kdp", "Kurdistan Democratic Party", None)),
         ("York New", "New York Post", None),
     ],
 )

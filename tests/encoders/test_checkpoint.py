@@ -191,6 +191,15 @@ def test_adding_torch_weights_keeps_the_model_the_same(folder: Path, tmp_path: P
     assert hashes == {shipped.weights_hash}
 
 
+def test_another_form_of_a_model_can_carry_its_hash(folder: Path) -> None:
+    """An exported folder without ONNX still counts as the same model."""
+    original = read_config(folder).weights_hash
+    shutil.rmtree(folder / "onnx")
+    assert seal(folder).weights_hash != original
+    assert seal(folder, weights_hash=original).weights_hash == original
+    assert verify(folder).onnx_path is None
+
+
 def test_other_weights_are_another_model(written: Path, tmp_path: Path) -> None:
     """Two trainings never have the same hash, two copies of one training do."""
     hashes = [tiny_models.make_pearl(tmp_path / str(i), seed=seed).config.weights_hash for i, seed in enumerate((0, 1))]

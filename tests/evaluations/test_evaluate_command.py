@@ -147,6 +147,20 @@ def test_each_string_is_encoded_once_across_tasks(folder: Path) -> None:
     assert {result.task.name for result in report.results} == {task.name for task in tasks} - set(report.skipped)
 
 
+def test_the_json_record_has_the_documented_fields(folder: Path) -> None:
+    """It has model, tasks, metric, value, n, deviation, differences and the paper's figures."""
+    record: Any = as_record(run_tasks(folder, "conll", "autofj", baselines=[StringMethod("tfidf")]))
+
+    assert record["model"] == "letters"
+    assert list(record["tasks"]) == ["conll", "autofj"]
+    conll, autofj = record["tasks"]["conll"], record["tasks"]["autofj"]
+    assert conll["metric"].startswith("NMI")
+    assert conll["paper"]["PEARL-small"] == 48.7
+    assert conll["deviation"] == 0
+    assert autofj["n"] == 5
+    assert set(autofj["baselines"]["tfidf"]) >= {"value", "difference", "interval", "significant"}
+
+
 def test_tasks_without_data_are_skipped_and_named(folder: Path) -> None:
     """The report names the missing sets with their files; other tasks run."""
     report = run_tasks(folder, baselines=[StringMethod("jaccard"), StringMethod("tfidf")])

@@ -229,6 +229,20 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
+@pytest.mark.slow
+def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
+    """`evaluate --task linking_doid --json` has the figure, its details and peers."""
+    words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid"]
+
+    done = run("evaluate", *words, "--json")
+
+    assert done.status == 0, done.err
+    task = json.loads(done.out)["tasks"]["linking_doid"]
+    assert task["n"] == 2
+    assert task["baselines"].keys() == {"exact", "rapidfuzz", "tfidf", "dense"}
+    assert "ece_50%" in task["details"]
+
+
 def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
     """Both protocols run on all entities of any base that ingest reads; other tasks are an error."""
     base = tmp_path / "mine.tsv"

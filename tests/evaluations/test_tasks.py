@@ -343,7 +343,9 @@ def test_bm25_is_the_formula_of_its_docstring() -> None:
 
 
 def test_every_string_method_ranks_candidates() -> None:
-    """The candidate that shares the words comes first, and the best score is where `nearest` looks."""
+    """The candidate that shares the words comes first, in any case, and the best score is where `nearest` looks; names
+    that share nothing score 0.
+    """
     queries, candidates = ["area of texas", "zzz"], ["length of river", "texas area", "zzz top"]
     for method in (StringMethod("jaccard"), StringMethod("tfidf"), Bm25Method()):
         scores = method.score_matrix(queries, candidates)
@@ -351,6 +353,9 @@ def test_every_string_method_ranks_candidates() -> None:
         assert scores.argmax(axis=1).tolist() == [1, 2]
         if isinstance(method, StringMethod):
             assert method.nearest(queries, candidates).tolist() == [1, 2]
+            names = ["New York Post", "The New York Times", "qqq"]
+            assert method.nearest(["THE new york times", "zzz qqq"], names).tolist() == [1, 2]
+            assert method.pair_scores(["abcd", "abcd", " "], ["ABCD", "wxyz", ""]).tolist() == pytest.approx([1, 0, 0])
 
 
 def test_a_table_leaves_out_methods_without_a_figure(folder: Path) -> None:

@@ -4,6 +4,7 @@ A multilingual encoder ships: sentencepiece tokens of every script, characters b
 
 from __future__ import annotations
 
+import random
 import shutil
 import warnings
 from pathlib import Path
@@ -44,6 +45,7 @@ from training.export.export_checkpoint import (
     export_onnx,
     measure_parity,
     rebuild_for_torch,
+    sample_names,
 )
 from training.export.graph_builder import (
     IR_VERSION,
@@ -134,6 +136,19 @@ def test_a_graph_is_rebuilt_for_torch(tmp_path: Path) -> None:
     assert (original.vectors * rebuilt.vectors).sum(1).min() > 0.995
 
 
+@pytest.mark.slow
+def test_sentence_transformers_opens_the_rebuilt_model(tmp_path: Path) -> None:
+    """sentence-transformers returns the same vectors."""
+    import sentence_transformers
+
+    export_checkpoint(make_pearl(tmp_path / "pearl").folder, tmp_path / "plain", names=NAMES)
+    rebuild_for_torch(tmp_path / "plain", tmp_path / "rebuilt", names=NAMES)
+    model = sentence_transformers.SentenceTransformer(str(tmp_path / "rebuilt"), device="cpu")
+    whole = load_encoder(str(tmp_path / "rebuilt"), runtime="torch", precision="fp32").encode(NAMES[:4]).vectors
+
+    np.testing.assert_allclose(model.encode(NAMES[:4]), whole, atol=1e-4)
+
+
 def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_path: Path) -> None:
     """Only 8-bit graphs of this package are rebuilt, and never over themselves."""
     with pytest.raises(CheckpointError, match="only int8-row ones are rebuilt"):
@@ -142,6 +157,11 @@ def test_what_cannot_be_rebuilt_is_an_error(trained: Path, exported: Path, tmp_p
         rebuild_for_torch(exported, tmp_path / "x")
     with pytest.raises(OptionError, match="is an input"):
         rebuild_for_torch(exported, exported)
+    damaged = make_pearl(tmp_path / "pearl").folder
+    (damaged / HEAD_FILE).write_bytes(b"\x08" + bytes(7) + b"nothing!")
+    seal(damaged)
+    with pytest.raises(CheckpointError, match=f"{HEAD_FILE}: not a safetensors file"):
+        rebuild_for_torch(damaged, tmp_path / "x")
     with pytest.raises(ModelNotFoundError, match="not shipped"):  # a shipped name is found, as at the command line
         rebuild_for_torch("pearl-mini-fi", tmp_path / "x")
 
@@ -153,6 +173,15 @@ def test_an_export_without_torch_weights_is_not_a_source(exported: Path, tmp_pat
         export_checkpoint(exported, tmp_path / "x", precision=precision)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="is an input"):
         export_checkpoint(exported, exported)
+
+
+def test_sampled_names_are_those_of_the_seed(trained: Path) -> None:
+    """Without names, the same pieces of the vocabulary are compared each time."""
+    first, again = (sample_names(trained / "tokenizer.json", n=40, rng=random.Random(3)) for _ in range(2))
+
+    assert first == again
+    assert len(set(first)) > 20
+    assert all(first)
 
 
 def test_a_graph_that_differs_is_refused(trained: Path, tmp_path: Path) -> None:

@@ -20,16 +20,17 @@ from tokenizers import Tokenizer
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
-from pearl_qdrant.errors import InputError, OptionError, TrainingError
+from pearl_qdrant.errors import CheckpointError, InputError, OptionError, TrainingError
 from training.love import (
     Targets,
     encoder_targets,
     file_targets,
+    look_alikes,
     pretrain,
     pretrain_character_encoder,
     whole_words,
 )
-from training.networks.checkpoints import read_character_encoder
+from training.networks.checkpoints import read_character_encoder, write_character_encoder
 from training.options import CharacterWidths, LoveConfig
 from training.training_loop import LossRecord
 
@@ -115,6 +116,15 @@ def test_too_few_words_are_refused(base: Path, targets: Targets, tmp_path: Path)
         pretrain(make_character_encoder(base), tokenizer(base), targets, LoveConfig(batch=31), tmp_path)
 
 
+def test_look_alikes_are_within_two_edits() -> None:
+    """Castle and cattle are each other's hard negatives; banana has none."""
+    alike = look_alikes(WORDS)
+
+    assert alike[WORDS.index("castle")] == (WORDS.index("cattle"),)
+    assert WORDS.index("cattle") in alike
+    assert WORDS.index("banana") not in alike
+
+
 def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
     """A FastText file is read with or without its header, compressed or not; words without a letter are skipped."""
     rows = "the 1 0 0\n, 0 1 0\nhaus 0 0 2\n"
@@ -143,6 +153,19 @@ def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> Non
     assert whole_words(read_character_table(make_roberta(tmp_path / "roberta") / "tokenizer.json")) == {}
 
 
+def test_an_encoder_is_read_back_as_it_was_written(base: Path, tmp_path: Path) -> None:
+    """Fine-tuning reads what pre-training wrote."""
+    encoder = make_character_encoder(base)
+    write_character_encoder(tmp_path, encoder, training={})
+    again = read_character_encoder(tmp_path, tokenizer_folder=base)
+
+    assert again.config == encoder.config
+    assert all(torch.equal(a, b) for a, b in zip(encoder.parameters(), again.parameters(), strict=True))
+    (tmp_path / "character.json").unlink()
+    with pytest.raises(CheckpointError, match=r"character\.json is missing"):
+        read_character_encoder(tmp_path, tokenizer_folder=base)
+
+
 def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> None:
     """The command pre-trains from a file of vectors, and prints how well words are recognised."""
     rng = random.Random(0)
@@ -166,3 +189,19 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     assert read_character_encoder(tmp_path / "quarter", tokenizer_folder=base).config.share == 0.25
     with pytest.raises(OptionError, match="share"):
         CharacterWidths(share=7)
+
+
+def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:
+    """A run with another seed cannot resume in a folder; restart starts over, and more epochs resume."""
+
+    def train(config: LoveConfig, *, resume: bool = True) -> None:
+        encoder = make_character_encoder(base)
+        pretrain(encoder, tokenizer(base), targets, config, tmp_path, resume=resume, progress=False)
+
+    train(LoveConfig(epochs=1, batch=15))
+    with pytest.raises(TrainingError, match="seed 0, now 5"):
+        train(LoveConfig(epochs=1, batch=15, seed=5))
+    train(LoveConfig(epochs=2, batch=15))
+    assert len(losses(tmp_path)) == 2 * 2
+    train(LoveConfig(epochs=1, batch=15, seed=5), resume=False)
+    assert len(losses(tmp_path)) == 2

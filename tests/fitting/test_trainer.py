@@ -5,6 +5,7 @@ The one training loop, with an objective of a single number.
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import time
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from fit_cases import config, fit, losses_of, maker, new_network, read_log, run_script
+from safetensors import safe_open
 from safetensors.torch import load_file
 from tiny_models import DIM
 from tokenizers import Regex, Tokenizer
@@ -23,8 +25,10 @@ from tokenizers.pre_tokenizers import Split
 
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from pearl_qdrant.errors import CheckpointError, TrainingError
+from training.examples.example import one_class
 from training.examples.numbers import number_names
 from training.finetune.objective import batch_losses
+from training.head import fit_head, score_types
 from training.networks.phrase_vectors import PhraseVectors, micro_batches, pool_phrases
 from training.training_loop import Objective, StepRecord, TrainingLoop
 
@@ -53,6 +57,18 @@ def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer:
     assert losses_of(killed) == losses_of(straight)
     first, second = (load_file(folder / "state.safetensors") for folder in (straight, killed))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Two runs of one seed have the same losses, another seed has others; the loss falls."""
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        fit(new_network(bert), tokenizer, maker(seed=seed), config(steps=20, dropout=True), tmp_path / name)
+
+    losses = losses_of(tmp_path / "a")
+    assert losses == losses_of(tmp_path / "b")
+    assert losses != losses_of(tmp_path / "c")
+    assert sum(row[2] for row in losses[-5:]) < sum(row[2] for row in losses[:5])
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine with one core
@@ -97,8 +113,10 @@ def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_pa
     assert moved[1] < moved[0] / 2, moved
 
 
-def test_a_run_leaves_a_log(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Losses and rates are in a CSV file, which a caller gets step by step; at the end the network is evaluated."""
+def test_a_run_leaves_a_log_and_its_state(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+    """Losses and rates are in a CSV file, which a caller gets step by step; the state is a safetensors file with its
+    settings as JSON, safe to load; at the end the network is evaluated.
+    """
     seen: list[int] = []
     network = new_network(bert)
     fit(network, tokenizer, maker(), config(dropout=True), tmp_path, on_step=lambda record: seen.append(record.step))
@@ -106,6 +124,9 @@ def test_a_run_leaves_a_log(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     rows = read_log(tmp_path)
     assert [row["step"] for row in rows] == seen == [1, 2, 3, 4, 5, 6]
     assert all(0 <= row["waited"] <= 1 and row["phrases"] == 32 and row["seconds"] > 0 for row in rows)
+    with safe_open(tmp_path / "state.safetensors", framework="pt") as file:
+        assert file.metadata()["step"] == "6"
+        assert json.loads(file.metadata()["identity"])["temperature"] == 0.07
     assert not network.training
 
 
@@ -156,6 +177,23 @@ def test_numbers_are_well_formed() -> None:
     seasons = [name for name in made if re.fullmatch(r"\d{4}-\d+", name)]
     assert all(int(name[5:]) == (int(name[:4]) + 1) % 100 and len(name) == 7 for name in seasons)
     assert any(name[2:4] == "99" for name in seasons)
+
+
+@pytest.mark.slow
+def test_a_head_learns_what_can_be_told_apart() -> None:
+    """The head separates two clouds of vectors, and the scores show it."""
+    rng = torch.Generator().manual_seed(0)
+    vectors = torch.randn(400, 8, generator=rng)
+    vectors[:, 0] += torch.tensor([4.0, -4.0]).repeat_interleave(200)
+    allowed = torch.zeros(400, 95, dtype=torch.bool)
+    allowed[:200, list(one_class("NP", ["ORG"]))] = True
+    allowed[200:, list(one_class("NP", ["GPE"]))] = True
+    head = fit_head(vectors, allowed, weights=torch.ones(400), epochs=200, batch=64, generator=rng)
+    scores = score_types(head(vectors), [{"ORG"}] * 200 + [{"GPE", "LOC"}] * 200)
+
+    assert scores.accuracy > 0.98
+    assert scores.macro_f1 > 0.98
+    assert scores.n == 400
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,16 +201,11 @@ def test_what_no_name_can_be_is_not_linked(linker: EntityLinker, monkeypatch: py
 @pytest.mark.parametrize(
     "name, written, wanted",
     [
-        ("marsh fever", "the marsh fevers", True),
-        ("marsh fever", "marsh fever Q", False),
-        ("marsh fever type 2", "marsh fever type II", True),
-        ("marsh fever type 2", "marsh fever", True),
-        ("marsh fever syndrome", "marsh fever", False),
-        ("marsh fever, tropical", "tropical marsh fever", True),
-        ("marsh fever", "fever of the marsh", True),
-        ("marsh fever", "fever came from marsh", False),
-        ("neuron", "neurons", True),
-        ("measles", "measure", False),
+        *(("marsh fever", "the marsh fevers", True), ("marsh fever", "marsh fever Q", False)),
+        *(("marsh fever type 2", "marsh fever type II", True), ("marsh fever type 2", "marsh fever", True)),
+        *(("marsh fever syndrome", "marsh fever", False), ("marsh fever, tropical", "tropical marsh fever", True)),
+        *(("marsh fever", "fever of the marsh", True), ("marsh fever", "fever came from marsh", False)),
+        *(("neuron", "neurons", True), ("measles", "measure", False)),
     ],
 )
 def test_what_is_no_name_must_be_a_form_of_a_word(name: str, written: str, wanted: bool) -> None:
@@ -225,21 +220,12 @@ def test_what_is_no_name_must_be_a_form_of_a_word(name: str, written: str, wante
 @pytest.mark.parametrize(
     "name, written, wanted",
     [
-        ("Panama", "Panamas", True),
-        ("Panama", "Panamanian", False),
-        ("America", "American", False),
-        ("Canada", "Canadian", False),
-        ("Argentina", "Argentine", False),
-        ("Ouagadougou", "Ougadougou", True),
-        ("MURCS", "Murcia", False),
-        ("Novel Coronavirus 2019", "May 2019", False),
-        ("French Republic", "French Navy", False),
-        ("New York City", "New York", True),
-        ("New York", "New York Stadium", False),
-        ("Barack Obama", "President Barack Obama", True),
-        ("MM", "Mitsubishi Motors", False),
-        ("ls", "Lok Sabha", False),
-        ("Lake Chad", "Lake and Chad", False),
+        *(("Panama", "Panamas", True), ("Panama", "Panamanian", False), ("America", "American", False)),
+        *(("Canada", "Canadian", False), ("Argentina", "Argentine", False), ("Ouagadougou", "Ougadougou", True)),
+        *(("MURCS", "Murcia", False), ("Novel Coronavirus 2019", "May 2019", False)),
+        *(("French Republic", "French Navy", False), ("New York City", "New York", True)),
+        *(("New York", "New York Stadium", False), ("Barack Obama", "President Barack Obama", True)),
+        *(("MM", "Mitsubishi Motors", False), ("ls", "Lok Sabha", False), ("Lake Chad", "Lake and Chad", False)),
     ],
 )
 def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: bool) -> None:

@@ -349,7 +349,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("training.ngrams.files.MAX_CACHED", 500)
     monkeypatch.setattr("ingest.io.streams.CHUNK", 1 << 12)
     peaks = []
-    for n_documents in (80, 320):
+    for n_documents in (20, 40, 160):  # the first for what any first call keeps
         path = tmp_path / f"{n_documents}.txt"
         path.write_text("".join(" ".join(f"w{i}x{k // 2}" for k in range(80)) + "\n" for i in range(n_documents)))
         tracemalloc.start()
@@ -357,7 +357,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
 
-    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[2] < 1.2 * peaks[1]
 
 
 def test_a_word_has_one_number_however_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,6 +239,24 @@ def test_losses_and_gradients_equal_a_naive_computation(
         torch.testing.assert_close(gradient, theirs[name].grad, rtol=1e-3, atol=1e-5, msg=name)
 
 
+def test_one_term_alone_can_be_trained(folders: Callable[[str], Path]) -> None:
+    """Without masks only MiSAD is computed, and without n-grams only the MLM loss; the head alone needs no n-gram."""
+    base = open_base(folders("bert"))
+    network = base.network.eval()
+    views = views_of(base)
+    bare = [Views(v.whole, [], [], v.part, v.rest) for v in views]
+    whole = [Views(v.whole, v.masked, v.targets) for v in views]
+
+    assert (backward(network, bare, config()).mlm, backward(network, whole, config()).misad) == (0, 0)
+    network.zero_grad()
+    network.encoder.requires_grad_(False)
+    losses = backward(network, views_of(base), config(), head_only=True)
+    assert (losses.misad, losses.n_spans) == (0, 0)
+    assert losses.mlm == pytest.approx(backward(network, whole, config()).mlm)
+    assert all(parameter.grad is None for parameter in network.encoder.parameters())
+    assert all(parameter.grad is not None for parameter in network.head.parameters())
+
+
 def test_misad_is_zero_where_the_vectors_add_up() -> None:
     """Two unit vectors at 120 degrees add up to a unit vector, at any length; with renormalising any angle does."""
     whole = torch.tensor([[0.0, 3.0]])

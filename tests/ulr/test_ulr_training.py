@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 from cli_runner import Run
 from fit_cases import read_log
+from safetensors.torch import load_file
 from tiny_models import as_sentence_transformers
 from ulr_cases import SENTENCES, config, make_encoder, open_base, write_text
 
@@ -62,6 +64,26 @@ def test_both_losses_fall(bert: Path, tmp_path: Path) -> None:
     assert all(row["sequences"] == row["spans"] == 5 for row in rows)
 
 
+@pytest.mark.slow
+def test_held_sequences_stay(bert: Path, tmp_path: Path) -> None:
+    """The more sequences are held, the nearer their vectors stay to those of the start."""
+
+    def vectors(base: UlrBase) -> torch.Tensor:
+        ids = [base.tokenizer.encode(text).ids for text in SENTENCES]
+        found = [base.network.encoder(input_ids=torch.tensor([row])).last_hidden_state[0].mean(0) for row in ids]
+        return torch.nn.functional.normalize(torch.stack(found), dim=-1).detach()
+
+    before, kept = vectors(open_base(bert)), []
+    for weight in (0.0, 5.0):
+        base = open_base(bert)
+        settings = config(steps=12, batch_size=5, dropout=False, mlm_weight=0.0, misad_weight=100.0, hold=weight)
+        learn(base, tmp_path / str(weight), settings)
+        kept.append(float((vectors(base) * before).sum(1).mean()))
+
+    assert kept[0] < kept[1]
+    assert kept[1] > 0.95
+
+
 def test_a_new_head_is_trained_alone_first(bert: Path, tmp_path: Path) -> None:
     """The first steps leave the encoder as it is, with a learning rate of their own; then all is trained."""
     base, start = open_base(bert), open_base(bert)
@@ -88,18 +110,37 @@ def test_the_rate_rises_and_falls() -> None:
     assert config(schedule="constant", warmup=0).rate(6) == 1e-3
 
 
-def test_a_run_in_two_parts_ends_with_the_same_weights(bert: Path, tmp_path: Path) -> None:
-    """Batches, n-grams, masks and dropout are functions of seed and step, so that a resumed run is as one."""
-    ends, rows = [], []
-    for parts in ((2, 4), (4,)):
-        for steps in parts:
-            base, settings = open_base(bert), config(steps=steps, head_steps=1, schedule="constant", warmup=0)
-            log = learn(base, tmp_path / str(len(parts)), settings)
-        ends.append(base.network.state_dict())
-        rows.append([(row["step"], row["misad"], row["mlm"]) for row in log])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_stopped_run_resumes_to_the_same_weights(request_: Request, tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM end a run after its step with its state saved; the same call then ends as if never stopped."""
 
+    class Stopped(BaseException):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    def signal_at_2(record: UlrRecord) -> None:
+        if record.step == 2:
+            signal.raise_signal(number)
+
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(Stopped):
+            train_ulr(request_("cut", head_steps=1), on_step=signal_at_2)
+    finally:
+        signal.signal(number, before)
+    assert not (tmp_path / "cut" / "model.safetensors").exists()
+    steps: list[int] = []
+    train_ulr(request_("cut", head_steps=1), on_step=lambda record: steps.append(record.step))
+    train_ulr(request_("whole", head_steps=1))
+
+    assert steps == [3, 4]
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("cut", "whole"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    rows = [[(row["step"], row["misad"], row["mlm"]) for row in read_log(tmp_path / out / "training")]
+            for out in ("cut", "whole")]  # fmt: skip
     assert rows[0] == rows[1]
-    assert all(torch.equal(ends[0][name], tensor) for name, tensor in ends[1].items())
 
 
 def test_the_result_is_an_encoder_with_a_head(request_: Request, tmp_path: Path) -> None:

@@ -27,17 +27,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import Adaptation
-from pearl_qdrant.linking.calibration.metrics import (
-    HeldOut,
-    IntArray,
-    KindChange,
-    Samples,
-    changes_by_kind,
-    collect,
-    gain_of_links,
-    loses_exact_names,
-    score_held_out,
-)
+from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, fit
 from pearl_qdrant.linking.editing import names_by_entity
 from pearl_qdrant.linking.learned.learning import learned_pairs, read_labelled, unknown_ids
@@ -117,7 +107,7 @@ class KnownMentions:
     """Mentions with right answers, n of each: right ids are empty for NIL; kinds are `KINDS`, or "labelled"."""
 
     labels: list[Label]
-    mentions: list[HeldOut]
+    mentions: list[metrics.HeldOut]
     right_ids: list[frozenset[str]]
     kinds: list[str]
     weights: list[float]
@@ -132,7 +122,7 @@ def from_names(collection: Collection, rng: np.random.Generator) -> KnownMention
     mean = sum(shares[kind] for kind in counts) / max(1, len(made))
     return KnownMentions(
         [Label(one.mention, one.entity_id) for one in made],
-        [HeldOut(one.mention, one.excludes_point) for one in made],
+        [metrics.HeldOut(one.mention, one.excludes_point) for one in made],
         [_right_ids(one.entity_id) for one in made],
         [one.kind for one in made],
         [shares[one.kind] / counts[one.kind] / mean for one in made],
@@ -165,7 +155,7 @@ def from_labels(
             f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', e.g. {shown}. "
             f"Are they ids of this base? Use NIL for a mention without an entity."
         )
-    mentions = [HeldOut(label.mention) for label in given]
+    mentions = [metrics.HeldOut(label.mention) for label in given]
     right_ids = [_right_ids(label.entity_id) for label in given]
     if n_known == len(given) and nil_share != 0:
         # A random share becomes NIL: its entities are excluded, with all that share their names.
@@ -174,7 +164,7 @@ def from_labels(
         owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
         for i in chosen:
             ids = owners.sharing_names_with(str(given[i].entity_id))
-            mentions[i] = HeldOut(given[i].mention, partial(_is_one_of, ids))
+            mentions[i] = metrics.HeldOut(given[i].mention, partial(_is_one_of, ids))
             right_ids[i] = frozenset()
     return KnownMentions(given, mentions, right_ids, ["labelled"] * len(given), [1.0] * len(given))
 
@@ -225,7 +215,7 @@ class CollectionFit:
     fit: Fit
     source: Literal["pairs", "names"]
     precision: float | None
-    changes: tuple[KindChange, ...] = ()
+    changes: tuple[metrics.KindChange, ...] = ()
     # whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links although the
     # links before were precise enough
     is_worse: bool = False
@@ -356,7 +346,7 @@ class WorseCalibrationError(CalibrationError):
     """A calibration, `found`, was not stored, because it makes it worse."""
 
     def __init__(self, found: CollectionFit) -> None:
-        if loses_exact_names(found.changes):
+        if metrics.loses_exact_names(found.changes):
             why = "it loses names of the base that are linked today"
         else:
             why = f"right minus wrong links fall by {-_gain(found.fit)[0]:.1%} of the mentions"
@@ -415,32 +405,32 @@ def calibrate(
         shipped=None if labels is None else shipped,
     )
     thresholds = {"threshold_before": before.threshold, "threshold_after": fitted.calibration.threshold}
-    changes = changes_by_kind(known.kinds, fitted.answers_before, fitted.answers_after, **thresholds)
+    changes = metrics.changes_by_kind(known.kinds, fitted.answers_before, fitted.answers_after, **thresholds)
     if labels is not None:
         # What a fit to labelled pairs changes for mentions made from the base, which it did not see.
         of_control = _score(store, collection, encoder, control, shipped)
         old = of_control if model_before is None else of_control.scored_by(model_before)
         new = of_control if fitted.model is None else of_control.scored_by(fitted.model)
         answers = new.answers(fitted.calibration)
-        changes += changes_by_kind(control.kinds, old.answers(before), answers, **thresholds)
+        changes += metrics.changes_by_kind(control.kinds, old.answers(before), answers, **thresholds)
     # Right minus wrong links may not fall if the links before were precise enough.
     gain, error = _gain(fitted)
     was_precise = wanted is None or fitted.before.precision >= wanted
-    is_worse = loses_exact_names(changes) or (was_precise and gain < -max(ALLOWED_FALL, ERRORS * error))
+    is_worse = metrics.loses_exact_names(changes) or (was_precise and gain < -max(ALLOWED_FALL, ERRORS * error))
     return CollectionFit(fitted, "names" if labels is None else "pairs", wanted, changes, is_worse)
 
 
 def _score(
     store: Store, collection: Collection, encoder: Encoder, known: KnownMentions, shipped: RankingModel
-) -> Samples:
-    scored = score_held_out(store, collection, encoder, known.mentions, model=shipped)
-    return replace(collect(scored, known.right_ids), weights=np.array(known.weights))
+) -> metrics.Samples:
+    scored = metrics.score_held_out(store, collection, encoder, known.mentions, model=shipped)
+    return replace(metrics.collect(scored, known.right_ids), weights=np.array(known.weights))
 
 
 def _gain(fitted: Fit) -> tuple[float, float]:
     """What right minus wrong links gain for the mentions of a fit, and its standard error."""
     thresholds = fitted.before.threshold, fitted.calibration.threshold
-    return gain_of_links(fitted.answers_before, fitted.answers_after, *thresholds)
+    return metrics.gain_of_links(fitted.answers_before, fitted.answers_after, *thresholds)
 
 
 def _check_arguments(collection: Collection, precision: float | None, nil_share: float | None) -> None:
@@ -454,7 +444,7 @@ def _check_arguments(collection: Collection, precision: float | None, nil_share:
         )
 
 
-def _groups(labels: Sequence[Label]) -> IntArray:
+def _groups(labels: Sequence[Label]) -> metrics.IntArray:
     """A group number for each label, (n,): one per entity, or per mention without an entity."""
     # Not with numpy strings, each of which reserves the length of the longest one.
     keys = [label.entity_id or f"\0{label.mention}" for label in labels]

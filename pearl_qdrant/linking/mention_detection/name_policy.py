@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
 
-from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import (
+    SMALL_WORDS,
     begins_names,
     is_common,
     is_mostly_name,

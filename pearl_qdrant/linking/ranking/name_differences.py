@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import JaroWinkler
 
-from pearl_qdrant.lexical.keys import SMALL_WORDS, skeleton
+from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import LEAST_STEM, any_exclude, variant_words, with_prefixes, word_rarity
+from pearl_qdrant.lexical.words import LEAST_STEM, SMALL_WORDS, any_exclude, variant_words, with_prefixes, word_rarity
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features, unshared
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")

@@ -151,7 +151,7 @@ class Scorer:
     log_size: float  # natural logarithm of the number of names in all collections
 
 
-_NAMES = (
+_UNRELATED = (
     "granite/tax return/Marie Curie/violin sonata/liver enzyme/Buenos Aires/football league/blue whale/steam engine/"
     "supreme court/apple pie/quadratic equation/winter coat/desert wind/railway bridge/peace treaty"
 ).split("/")
@@ -161,9 +161,9 @@ _HIGHEST = 0.95  # reached only by a broken encoder, for which all names are ali
 
 def baseline_similarity(encoder: Encoder) -> float:
     """Mean cosine of 16 unrelated names, in [0, 0.95]."""
-    vectors = encoder.encode(_NAMES).vectors
+    vectors = encoder.encode(_UNRELATED).vectors
     cosines = vectors @ vectors.T
-    n = len(_NAMES)
+    n = len(_UNRELATED)
     return float(np.clip((cosines.sum() - np.trace(cosines)) / (n * (n - 1)), 0.0, _HIGHEST))
 
 

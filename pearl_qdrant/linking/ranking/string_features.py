@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.keys import SMALL_WORDS, spelling_key
+from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import exclude_each_other, is_word, rarest, variant_words
+from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, is_word, rarest, variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 

@@ -18,9 +18,8 @@ from zlib import crc32
 
 import numpy as np
 
-from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import IGNORED, is_word, variant_word, variant_words, word_rarity
+from pearl_qdrant.lexical.words import IGNORED, SMALL_WORDS, is_word, variant_word, variant_words, word_rarity
 from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import LEGAL_FORMS, Form, is_plural_of_letters, without_legal_forms

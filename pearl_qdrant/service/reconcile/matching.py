@@ -14,8 +14,8 @@ from functools import lru_cache
 from rapidfuzz import fuzz
 
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.lexical.keys import SMALL_WORDS
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.words import SMALL_WORDS
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Candidate, Link
