@@ -27,7 +27,6 @@ from training.options import (
     AVERAGE_RATIO,
     DEFAULT_PARAPHRASER,
     STAGES,
-    CharacterWidths,
     CorpusOptions,
     LoveConfig,
     NgramOptions,
@@ -217,7 +216,6 @@ def negatives(out: Path, **inputs: Any) -> None:
 @click.argument("out", type=FOLDER)
 @click.option("--vectors", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's.")  # fmt: skip
-@options_of(CharacterWidths, "share")
 @options_of(LoveConfig, "seed")
 @click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
 @shared.json_option
@@ -233,10 +231,8 @@ def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: An
     with training_stage():
         from pearl_qdrant import pretrain_character_encoder
 
-        widths, config = taken(CharacterWidths, others), taken(LoveConfig, others)
-        mimicry = pretrain_character_encoder(
-            base_model, out, widths=widths, config=config, resume=not restart, **others
-        )
+        config = taken(LoveConfig, others)
+        mimicry = pretrain_character_encoder(base_model, out, config=config, resume=not restart, **others)
     if as_json:
         echo_json({"character_encoder": str(out), **asdict(mimicry)})
     else:
@@ -248,7 +244,7 @@ def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: An
 @options_of(
     FitRequest,
     "out phrases aliases hard_negatives wordnet character_encoder paper_settings epochs steps batch_size distil "
-    "restart device schedule temperature type_weight workers seed",
+    "restart device learning_rate schedule temperature type_weight workers seed",
     batch_size="--batch",
 )
 def fit(**options: Any) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from json import JSONDecodeError
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -197,19 +197,14 @@ def router_of(tag: str, prefix: str = "") -> APIRouter:
     return APIRouter(tags=[tag], prefix=prefix, route_class=_Route)
 
 
-# Coroutines, since FastAPI calls plain functions in a thread, which takes longer than they do.
-async def _collections(request: Request) -> Collections:
-    return cast("Collections", request.app.state.collections)
+def _of_app(name: str) -> Any:
+    async def found(request: Request) -> Any:  # FastAPI calls a plain function in a thread, which takes longer
+        return getattr(request.app.state, name)
+
+    return Depends(found)
 
 
-async def _settings(request: Request) -> ServiceSettings:
-    return cast("ServiceSettings", request.app.state.settings)
-
-
-async def _metrics(request: Request) -> Metrics:
-    return cast("Metrics", request.app.state.metrics)
-
-
-CollectionsHere = Annotated[Collections, Depends(_collections)]
-SettingsHere = Annotated[ServiceSettings, Depends(_settings)]
-MetricsHere = Annotated[Metrics, Depends(_metrics)]
+CollectionsHere = Annotated[Collections, _of_app("collections")]
+SettingsHere = Annotated[ServiceSettings, _of_app("settings")]
+MetricsHere = Annotated[Metrics, _of_app("metrics")]
+"""What every path may ask for."""

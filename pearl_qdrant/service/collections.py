@@ -16,8 +16,7 @@ from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, Store
 from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_detection.blocks import GivenSpan
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
+from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.service import settings as told
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
@@ -101,20 +100,9 @@ class CollectionHandle:
                 where="mentions",
             ) from error
 
-    async def annotate(
-        self, text: str, options: AnnotateOptions, spans: Sequence[GivenSpan] | None = None
-    ) -> list[Annotation]:
-        """The mentions of a text, linked; found if `spans` is None."""
-        return await self._of_text(lambda: self.linker.annotate(text, options, spans=spans))
-
-    async def link_document(
-        self, text: str, spans: Sequence[tuple[int, int]], options: LinkOptions, *, without: Sequence[str] = ()
-    ) -> list[Annotation]:
-        """The mentions at these places of a document, linked together; see `EntityLinker.link_document`."""
-        return await self._of_text(lambda: self.linker.link_document(text, spans, options, without=without))
-
-    async def _of_text(self, find: Callable[[], list[Annotation]]) -> list[Annotation]:
-        found = await self._texts.run(find)
+    async def of_text(self, find: Callable[[EntityLinker], list[Annotation]]) -> list[Annotation]:
+        """The mentions of a text, linked by a call of the linker."""
+        found = await self._texts.run(lambda: find(self.linker))
         self._metrics.count_answers(self.name, [one.link for one in found])
         return found
 

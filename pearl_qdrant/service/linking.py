@@ -7,7 +7,7 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import isnan
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -17,6 +17,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
+from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
@@ -301,7 +302,8 @@ async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: S
     """Find the mentions of a text and link them, or link those whose places are known."""
     body.check(settings)
     handle = await collections.get(body.collection)
-    return await _annotations(handle, await handle.annotate(body.text, body.options(), body.labelled()))
+    options, spans = body.options(), body.labelled()
+    return await _annotations(handle, lambda linker: linker.annotate(body.text, options, spans=spans))
 
 
 @texts.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))
@@ -309,13 +311,14 @@ async def documents(body: DocumentBody, collections: CollectionsHere, settings: 
     """Link the mentions of a document together, where their places are known."""
     body.check(settings)
     places = body.places()
-    handle = await collections.get(body.collection)
+    handle, options = await collections.get(body.collection), _chosen(body, LinkOptions)
     return await _annotations(
-        handle, await handle.link_document(body.text, places, _chosen(body, LinkOptions), without=body.without)
+        handle, lambda linker: linker.link_document(body.text, places, options, without=body.without)
     )
 
 
-async def _annotations(handle: CollectionHandle, found: Sequence[Annotation]) -> Response:
+async def _annotations(handle: CollectionHandle, find: Callable[[EntityLinker], list[Annotation]]) -> Response:
+    found = await handle.of_text(find)
     size = sum(1 + len(one.link.candidates) for one in found) * _RECORD_BYTES
     return await beside(
         size, lambda: json_answer({"collection": handle.name, "annotations": list(map(annotation_record, found))})

@@ -8,8 +8,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,27 +37,23 @@ class Metrics:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
 
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(f"pearl_qdrant_{name}", text, labels, registry=registry)
+        common: Any = {"namespace": "pearl_qdrant", "registry": registry}
+        counter: Callable[..., Counter] = partial(Counter, **common)
+        gauge: Callable[..., Gauge] = partial(Gauge, multiprocess_mode="livesum", **common)
+        histogram: Callable[..., Histogram] = partial(Histogram, **{"buckets": _SECONDS, **common})
 
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(f"pearl_qdrant_{name}", text, labels, registry=registry, multiprocess_mode="livesum")
-
-        def histogram(name: str, text: str, *labels: str, buckets: Sequence[float] = _SECONDS) -> Histogram:
-            return Histogram(f"pearl_qdrant_{name}", text, labels, registry=registry, buckets=buckets)
-
-        self.requests = counter("requests", "Answered requests.", "method", "route", "status")
-        self.seconds = histogram("request_seconds", "Time of a request.", "route")
+        self.requests = counter("requests", "Answered requests.", ["method", "route", "status"])
+        self.seconds = histogram("request_seconds", "Time of a request.", ["route"])
         self.in_flight = gauge("requests_in_flight", "Requests that are being answered.")
-        self.queued_mentions = gauge("queued_mentions", "Mentions that wait for a batch.", "collection")
-        self.queued_calls = gauge("queued_calls", "Texts and look-ups that wait or run.", "collection", "lane")
-        self.batch_mentions = histogram("batch_mentions", "Mentions of a batch.", "collection", buckets=_COUNTS)
-        self.batch_requests = histogram("batch_requests", "Requests of a batch.", "collection", buckets=_COUNTS)
+        self.queued_mentions = gauge("queued_mentions", "Mentions that wait for a batch.", ["collection"])
+        self.queued_calls = gauge("queued_calls", "Texts and look-ups that wait or run.", ["collection", "lane"])
+        self.batch_mentions = histogram("batch_mentions", "Mentions of a batch.", ["collection"], buckets=_COUNTS)
+        self.batch_requests = histogram("batch_requests", "Requests of a batch.", ["collection"], buckets=_COUNTS)
         self.encode_seconds = histogram("encode_seconds", "Encoding a batch of names.")
-        self.search_seconds = histogram("search_seconds", "One search of a batch in the store.", "collection")
-        self.batch_seconds = histogram("batch_seconds", "Linking a batch, all of it.", "collection")
-        self.answers = counter("answers", "Linked mentions by reason.", "collection", "reason")
-        self.reloads = counter("reloads", "Newer states of a collection that were opened.", "collection")
+        self.search_seconds = histogram("search_seconds", "One search of a batch in the store.", ["collection"])
+        self.batch_seconds = histogram("batch_seconds", "Linking a batch, all of it.", ["collection"])
+        self.answers = counter("answers", "Linked mentions by reason.", ["collection", "reason"])
+        self.reloads = counter("reloads", "Newer states of a collection that were opened.", ["collection"])
 
     def count_answers(self, collection: str, links: Sequence[Link]) -> None:
         reasons: dict[str, int] = {}

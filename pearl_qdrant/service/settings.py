@@ -134,16 +134,10 @@ Texts = Annotated[list[str], FailFast()]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit of a field.
-
-    Attributes:
-        field: Name of the field.
-        setting: The field of `ServiceSettings` with the limit.
-        of: "items" of a list, "characters" of a text, "characters of each" item of a list, or "value" of a number.
-    """
+    """The limit of a field: that of items of a list, characters of a text or of each item, or the value of a number."""
 
     field: str
-    setting: str
+    setting: str  # the field of `ServiceSettings` with the limit
     of: Literal["items", "characters", "characters of each", "value"]
 
     def check(self, value: Any, settings: ServiceSettings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -185,18 +184,6 @@ def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path,
     assert loaded("collections", "verify", "mine", "--model", str(old)).status == 0
 
 
-def test_mentions_come_from_a_file_or_stdin(loaded: Run, tmp_path: Path) -> None:
-    """There is one mention a line; a blank line has a blank answer."""
-    path = tmp_path / "mentions.txt"
-    path.write_text("NYC\n\nNYTimes\r\n", encoding="utf-8")
-
-    from_file = loaded("link", "--file", str(path), "--json", "--threshold", "0").lines()
-    from_stdin = loaded("link", "--file", "-", "--json", "--threshold", "0", stdin=b"NYC\n\nNYTimes\n").lines()
-
-    assert [link["entity_id"] for link in from_file] == ["nyc", None, "nyt"]
-    assert from_stdin == from_file
-
-
 def test_a_dry_run_only_counts(run: Run, base: Path, model: Path) -> None:
     """`--dry-run` needs no model and writes nothing; nor does a run with more bad rows than --max-errors."""
     base.write_text(BASE + "\tno id\tORG\t\t\n", encoding="utf-8")
@@ -245,18 +232,6 @@ def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:
     assert loaded("collections", "delete", "base", stdin=b"n\n").status == 1
     assert loaded("collections", "delete", "base", "--yes").status == 0
     assert loaded("collections", "list").out == ""
-
-
-def test_verify_reports_problems(loaded: Run, tmp_path: Path) -> None:
-    """A collection whose load did not finish fails `verify`, with a fix."""
-    path = tmp_path / "store" / "base" / "manifest.json"
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**manifest, "state": "loading"}), encoding="utf-8")
-
-    outcome = loaded("collections", "verify", "base")
-
-    assert outcome.status == 1
-    assert "Run the same ingest command again" in outcome.out
 
 
 def test_what_verify_advises_brings_lost_names_back(loaded: Run, base: Path, tmp_path: Path) -> None:

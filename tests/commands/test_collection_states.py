@@ -77,6 +77,8 @@ def test_show_says_what_is_unfinished(loaded: Run) -> None:
     shown = loaded("collections", "show", "part")
     assert "part: its load did not finish." in shown.err
     assert str(loaded("collections", "show", "part", "--json").lines()[0]["problem"]).startswith("its load did not")
+    verified = loaded("collections", "verify", "part")
+    assert (verified.status, "Run the same ingest command again" in verified.out) == (1, True)
     assert loaded("collections", "show", "whole").err == ""
     found = loaded("link", "NYTimes", "--collection", "whole", "--json")
     assert (found.status, found.err) == (0, "")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from cli_runner import commands
 from recipe_tables import write_rows
 
 from pearl_qdrant.cli import cli
@@ -30,14 +31,6 @@ LISTED = {
     )
 }
 """Commands in the table of docs/commands.md: of a group its commands, of a single one its arguments."""
-
-
-def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Every command with its path, as `collections list`."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{path}{name} ")
-        yield f"{path}{name}", command
 
 
 def test_every_command_is_explained_and_in_the_table() -> None:

@@ -1,8 +1,11 @@
-"""docs/python-api.md: the library call behind every command."""
+"""docs/python-api.md has the library call behind every command.
+docs/troubleshooting.md speaks of messages and exceptions that exist.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -10,10 +13,10 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
 import pytest
+from cli_runner import leaves
 
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import EntityLinker, errors
 from pearl_qdrant.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,15 +38,6 @@ EXAMPLES = [
     for number, block in enumerate(examples(path.read_text("utf-8")), 1)
 ]
 """Those of README and of all pages but those on frameworks, whose examples `test_independence.py` runs."""
-
-
-def leaves(group: click.Group, path: str = "") -> Iterator[str]:
-    """Every command that is no group, as `collections list`."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from leaves(command, f"{path}{name} ")
-        else:
-            yield f"{path}{name}"
 
 
 def resolve(dotted: str) -> object:
@@ -115,3 +109,56 @@ def test_no_export_is_hidden_by_a_module_of_its_name() -> None:
     ]
 
     assert hidden == []
+
+
+TROUBLES = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+
+VALUE = "…"
+"""Stands for a value, in the page and in the messages of the code."""
+
+QUOTED = [
+    message
+    for heading in re.findall(r"^### (.*)$", TROUBLES, re.MULTILINE)
+    for message in re.findall(r"`(.+?)`", heading)
+]
+"""Messages that are headings of the page; reasons of NIL stand in code marks too, and are no messages."""
+
+
+def messages() -> Iterator[str]:
+    """Every text of the three packages, with a mark where a value is put in."""
+    for package in ("pearl_qdrant", "ingest", "training"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.JoinedStr):
+                    yield "".join(
+                        part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else VALUE
+                        for part in node.values
+                    )
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+@functools.cache
+def all_messages() -> str:
+    """The texts, one a line; read by the first test that asks, not while tests are collected."""
+    return "\n".join(message.replace("\n", " ") for message in messages())
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_a_quoted_message_is_one_of_the_program(quoted: str) -> None:
+    """What I search the page for, having seen it on the screen, is what the program writes."""
+    pattern = ".*?".join(re.escape(part) for part in quoted.strip(VALUE).split(VALUE))
+
+    assert re.search(pattern, all_messages())
+
+
+def test_every_exception_is_in_the_tree() -> None:
+    """Whatever exception of the package I catch, the tree that the page leads to has its name."""
+    names = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.PearlQdrantError)
+    }
+
+    assert len(names) > 20
+    assert {name for name in names if name not in str(errors.__doc__)} == set()

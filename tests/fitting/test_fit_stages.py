@@ -114,8 +114,9 @@ def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: P
     again = run("train", "fit", *words, *negatives, "--paper-settings", "--seed", "5", "--out", str(out))
     assert again.status == 1
     assert "seed 0, now 5" in again.err
-    contradiction = run("train", "fit", *words, "--paper-settings", "--temperature", "1", "--out", "x")
-    assert "--paper-settings fixes --temperature" in contradiction.err
+    fixed = ("--temperature", "1", "--learning-rate", "1e-4")
+    contradiction = run("train", "fit", *words, "--paper-settings", *fixed, "--out", "x")
+    assert "--paper-settings fixes --learning-rate, --temperature" in contradiction.err
 
 
 def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: Run) -> None:

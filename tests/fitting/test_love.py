@@ -19,10 +19,18 @@ from tiny_models import DIM, make_bert, make_roberta
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
-from pearl_qdrant.errors import CheckpointError, InputError, TrainingError
-from training.love import Targets, encoder_targets, file_targets, look_alikes, pretrain, whole_words
+from pearl_qdrant.errors import CheckpointError, InputError, OptionError, TrainingError
+from training.love import (
+    Targets,
+    encoder_targets,
+    file_targets,
+    look_alikes,
+    pretrain,
+    pretrain_character_encoder,
+    whole_words,
+)
 from training.networks.checkpoints import read_character_encoder, write_character_encoder
-from training.options import LoveConfig
+from training.options import CharacterWidths, LoveConfig
 from training.training_loop import LossRecord
 
 WORDS = tuple(
@@ -154,23 +162,23 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     words = [word + end for word in WORDS for end in ("", "s", "ed", "er", "ly")]
     lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in words]
     (tmp_path / "words.vec").write_text("".join(lines))
-    options = "--share 0.25 --json".split()
-    outcome = run(
-        "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "words.vec"), *options
-    )
+    command = ["train", "love", str(base), str(tmp_path / "love"), "--json", "--vectors"]
+    outcome = run(*command, str(tmp_path / "words.vec"))
 
     assert outcome.status == 0, outcome.err
     (line,) = outcome.lines()
     assert line["n"] == len(words)
     encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
-    assert (encoder.char_dim, encoder.config.share) == (64, 0.25)
+    assert encoder.char_dim == 64
     (tmp_path / "other.vec").write_text("".join(lines[:140]))
-    refused = run(
-        "train", "love", str(base), str(tmp_path / "love"), "--vectors", str(tmp_path / "other.vec"), *options
-    )
+    refused = run(*command, str(tmp_path / "other.vec"))
     assert refused.status == 1
     assert "is of a run with other settings (targets" in refused.err
-    assert run("train", "love", str(base), str(tmp_path / "x"), "--share", "7").status == 2
+    widths = CharacterWidths(share=0.25)
+    pretrain_character_encoder(base, tmp_path / "quarter", vectors=tmp_path / "words.vec", widths=widths)
+    assert read_character_encoder(tmp_path / "quarter", tokenizer_folder=base).config.share == 0.25
+    with pytest.raises(OptionError, match="share"):
+        CharacterWidths(share=7)
 
 
 def test_the_state_of_another_run_is_refused(base: Path, targets: Targets, tmp_path: Path) -> None:

@@ -5,9 +5,16 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("pearl_qdrant", "ingest", "training")
@@ -74,3 +81,9 @@ def imports_of(name: str, path: Path) -> Iterator[Import]:
 def all_imports() -> list[Import]:
     """All imports of the three packages."""
     return [found for name, path in MODULES.items() for found in imports_of(name, path)]
+
+
+def project() -> dict[str, Any]:
+    """pyproject.toml, parsed."""
+    parsed: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return parsed

@@ -8,14 +8,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from source_tree import MODULES, PACKAGES, ROOT, Import, all_imports, nodes_of
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from source_tree import MODULES, PACKAGES, ROOT, Import, all_imports, nodes_of, project
 
 BASE = ("cells", "cores", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
 READING = (
@@ -90,12 +84,6 @@ def test_packages_import_downwards_only() -> None:
 def test_every_part_has_a_place_in_the_order() -> None:
     """A new top-level module or folder needs an entry in `MAY_IMPORT`."""
     assert {part(name) for name in MODULES} - {""} <= {*MAY_IMPORT, *TOP}
-
-
-def project() -> dict[str, Any]:
-    """pyproject.toml, parsed."""
-    parsed: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return parsed
 
 
 def distributions(requirements: list[str]) -> set[str]:

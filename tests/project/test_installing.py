@@ -1,7 +1,10 @@
-"""Install commands in error messages work where they are shown."""
+"""Install commands in error messages work where they are shown.
+Files of a user that are called `ingest.py` or `training.py`, as the packages of this project.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import subprocess
@@ -9,17 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from source_tree import ROOT, project
 
 from pearl_qdrant.cli.shared import needs_extra
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
 
-ROOT = Path(__file__).resolve().parents[2]
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+HANG_S = 600
 
 
 def test_in_a_clone_the_extra_is_installed_from_the_clone() -> None:
@@ -46,7 +45,7 @@ def test_a_command_names_the_extra_that_it_needs() -> None:
 
 def test_every_named_extra_exists_and_has_a_test_of_its_own() -> None:
     """Extras in calls are in pyproject.toml; `.ci/extras.py` installs each alone, but for those of a clone."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extras = project()["project"]["optional-dependencies"]
     named = {
         extra
         for package in ("pearl_qdrant", "ingest", "training")
@@ -90,3 +89,41 @@ def test_every_stage_reports_missing_torch(tmp_path: Path, words: str) -> None:
     assert "Traceback" not in done.stderr
     assert "not installed" in done.stderr
     assert "pip install '.[train]'" in done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a user's own files, and a base."""
+    for name in ("ingest", "training"):
+        (tmp_path / f"{name}.py").write_text("MINE = True\n", encoding="utf-8")
+    (tmp_path / "base.tsv").write_text("1\tParis\n", encoding="utf-8")
+    return tmp_path
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What a Python started in a folder says."""
+    environment = {**os.environ, "PYTHONSAFEPATH": ""}
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=HANG_S
+    )
+
+
+def test_programs_and_commands_work_beside_files_of_the_same_names(folder: Path) -> None:
+    """The first import of README, a user's own `ingest.py`, and `python -m pearl_qdrant` take our packages."""
+    code = "from pearl_qdrant import load_base, scan_base, FitRequest; print(scan_base('base.tsv').names)"
+    found = python(folder, "-c", code)
+    assert (found.stdout, found.stderr) == ("1\n", "")
+    by_command = python(folder, "-m", "pearl_qdrant", "ingest", "base.tsv", "--dry-run", "--json")
+    assert (by_command.returncode, '"names": 1' in by_command.stdout) == (0, True), by_command.stderr
+    (folder / "ingest.py").write_text(code.replace(", FitRequest", ""), "utf-8")
+    assert python(folder, "ingest.py").stdout == "1\n"
+
+
+@pytest.mark.parametrize("name", ["ingest", "training"])
+def test_a_foreign_module_is_named_with_its_path(folder: Path, name: str) -> None:
+    """Where a user's module of the name is imported already, the error says which file it is and what to do."""
+    found = python(folder, "-c", f"import {name}\nfrom pearl_qdrant import load_base")
+
+    assert str(folder / f"{name}.py") in found.stderr
+    assert "Rename yours" in found.stderr

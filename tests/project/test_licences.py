@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from cli_runner import Run
+from source_tree import ROOT, project
 from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.loading import MODELS_DIR, shipped_names
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-ROOT = Path(__file__).resolve().parents[2]
 MODELS = [name for name in shipped_names() if is_checkpoint(MODELS_DIR / name)]
 OF_MODEL = ("NOTICE", "LICENSE-WordNet.txt", "LICENSE-E5.txt")
 BASES = {"pearl-mini": "multilingual-e5-small, by Microsoft, MIT License (LICENSE-E5.txt). Changed:"}
@@ -40,7 +34,7 @@ def check_wheel() -> ModuleType:
 
 def test_the_licences_are_listed_for_the_wheel() -> None:
     """pyproject.toml lists the licence, the notices and WordNet's licence, and all of them exist."""
-    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["license-files"]
+    patterns = project()["project"]["license-files"]
     found = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
 
     of_models = {f"{IN_REPOSITORY}/{model}/{name}" for model in MODELS for name in OF_MODEL}

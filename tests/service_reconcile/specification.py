@@ -7,215 +7,79 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, create_model
 
 Text = Annotated[str, StringConstraints(min_length=1, strict=True)]
 Number = Annotated[float, Field(strict=True)]
+Positive = Annotated[int, Field(gt=0, strict=True)]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://")]
+Path = Annotated[str, StringConstraints(pattern=r"^/[^?]*$")]
+"""OpenRefine appends ?type=, so that a path must have no query."""
 Template = Annotated[str, StringConstraints(pattern=r"^https?://.*\{\{id\}\}")]
 FlyoutPath = Annotated[str, StringConstraints(pattern=r"\$\{id\}")]
 
 
-class Closed(BaseModel):
-    """An object without other fields."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Type(BaseModel):
-    """A type."""
-
-    id: Text
-    name: Text
-    description: str = ""
-
-
-class Property(BaseModel):
-    """A property."""
-
-    id: Text
-    name: Text
-
-
-class Feature(BaseModel):
-    """A feature, with a name for people."""
-
-    id: Text
-    name: Text
-    value: bool | Number
-
-
-class Candidate(BaseModel):
-    """A candidate; a service with standardizedScore has scores from 0 to 100."""
-
-    id: Text
-    name: Text
-    type: list[Type]
-    score: Annotated[float, Field(ge=0, le=100)]
-    match: Annotated[bool, Field(strict=True)]
-    description: Text = "left out"
-    features: list[Feature] = []
-
-
-class Result(BaseModel):
-    """The candidates of a query."""
-
-    result: list[Candidate]
-
-
-class ResultBatch(RootModel[dict[str, Result]]):
-    """The results of a batch of version 0.2."""
-
-
-class Template1(BaseModel):
-    """An object with a template."""
-
-    url: Template
-
-
-class Preview(Template1):
-    """Where previews are, and how large."""
-
-    width: Annotated[int, Field(gt=0, strict=True)]
-    height: Annotated[int, Field(gt=0, strict=True)]
-
-
-class SuggestPlace(BaseModel):
-    """Where suggestions are."""
-
-    service_url: Url
-    service_path: Annotated[str, StringConstraints(pattern=r"^/[^?]*$")]
-    flyout_service_url: Url
-    flyout_service_path: FlyoutPath
-
-
-class Suggest(BaseModel):
-    """The suggest services."""
-
-    entity: SuggestPlace
-    property: SuggestPlace
-    type: SuggestPlace
-
-
-class ProposePlace(BaseModel):
-    """Where properties are proposed. OpenRefine appends ?type=, so that the path must have no query."""
-
-    service_url: Url
-    service_path: Annotated[str, StringConstraints(pattern=r"^/[^?]*$")]
-
-
-class NumberSetting(Closed):
-    """A setting of a property."""
-
-    type: Literal["number"]
-    name: Text
-    label: Text
-    default: int
-    help_text: str
-
-
-class Extend(BaseModel):
-    """The data extension service."""
-
-    propose_properties: ProposePlace
-    property_settings: list[NumberSetting]
-
-
-class Authentication(Closed):
-    """A security scheme with a key in a header."""
-
-    type: Literal["apiKey"]
-    name: Literal["X-API-Key"]
-    in_: Annotated[Literal["header"], Field(alias="in")]
-
-
-class Manifest(BaseModel):
-    """The service manifest."""
-
-    versions: list[str]
-    name: Text
-    identifierSpace: Url  # noqa: N815
-    schemaSpace: Url  # noqa: N815
-    defaultTypes: list[Type]  # noqa: N815
-    documentation: Url
-    serviceVersion: Text  # noqa: N815
-    view: Template1
-    preview: Preview
-    suggest: Suggest
-    extend: Extend
-    batchSize: Annotated[int, Field(gt=0, strict=True)]  # noqa: N815
-    standardizedScore: Literal[True]  # noqa: N815
-    authentication: Authentication | None = None
-
-
-class SuggestedEntity(BaseModel):
-    """A suggested entity."""
-
-    id: Text
-    name: Text
-    description: Text = "left out"
-    notable: list[Type]
-
-
-class EntitySuggestions(BaseModel):
-    """Suggested entities."""
-
-    result: list[SuggestedEntity]
-
-
-class Suggestions(BaseModel):
-    """Suggested types or properties."""
-
-    result: list[Type]
-
-
-class Flyout(Closed):
-    """A small preview."""
-
-    id: Text
-    html: Text
-
-
-class TextValue(Closed):
-    """A text."""
-
-    str: str
-
-
-class FloatValue(Closed):
-    """A number."""
-
-    float: float
-
-
-class EntityValue(Closed):
-    """An entity."""
-
-    id: Text
-    name: Text
-
-
-Value = TextValue | FloatValue | EntityValue
-
-
-class Extension(BaseModel):
-    """Values of properties."""
-
-    meta: list[Property]
-    rows: dict[str, dict[str, list[Value]]]
-
-
-class Proposal(BaseModel):
-    """Proposed properties."""
-
-    properties: list[Property]
-    type: str
-    limit: int = 0
-
-
-def check(shape: type[BaseModel], answer: Any) -> Any:
+def shape(closed: bool = False, /, **fields: Any) -> Any:
+    """An object with these fields, (type, value) where one may be left out; a closed one has no others."""
+    config = ConfigDict(extra="forbid", strict=True) if closed else None
+    given = {name: one if isinstance(one, tuple) else (one, ...) for name, one in fields.items()}
+    return create_model("Shape", __config__=config, **given)
+
+
+Type = shape(id=Text, name=Text, description=(str, ""))
+Property = shape(id=Text, name=Text)
+Feature = shape(id=Text, name=Text, value=bool | Number)
+Score = Annotated[float, Field(ge=0, le=100)]  # of a service with standardizedScore
+Candidate = shape(
+    id=Text,
+    name=Text,
+    type=list[Type],
+    score=Score,
+    match=Annotated[bool, Field(strict=True)],
+    description=(Text, "left out"),
+    features=(list[Feature], []),
+)
+ResultBatch = dict[str, shape(result=list[Candidate])]  # type: ignore[misc]
+
+View = shape(url=Template)
+Preview = shape(url=Template, width=Positive, height=Positive)
+SuggestPlace = shape(service_url=Url, service_path=Path, flyout_service_url=Url, flyout_service_path=FlyoutPath)
+Suggest = shape(entity=SuggestPlace, property=SuggestPlace, type=SuggestPlace)
+ProposePlace = shape(service_url=Url, service_path=Path)
+NumberSetting = shape(True, type=Literal["number"], name=Text, label=Text, default=int, help_text=str)
+Extend = shape(propose_properties=ProposePlace, property_settings=list[NumberSetting])
+InHeader = Annotated[Literal["header"], Field(alias="in")]
+Authentication = shape(True, type=Literal["apiKey"], name=Literal["X-API-Key"], in_=InHeader)
+Manifest = shape(
+    versions=list[str],
+    name=Text,
+    identifierSpace=Url,
+    schemaSpace=Url,
+    defaultTypes=list[Type],
+    documentation=Url,
+    serviceVersion=Text,
+    view=View,
+    preview=Preview,
+    suggest=Suggest,
+    extend=Extend,
+    batchSize=Positive,
+    standardizedScore=Literal[True],
+    authentication=(Authentication | None, None),
+)
+
+SuggestedEntity = shape(id=Text, name=Text, description=(Text, "left out"), notable=list[Type])
+EntitySuggestions = shape(result=list[SuggestedEntity])
+Suggestions = shape(result=list[Type])
+Flyout = shape(True, id=Text, html=Text)
+
+Value = shape(True, str=str) | shape(True, float=float) | shape(True, id=Text, name=Text)
+Extension = shape(meta=list[Property], rows=dict[str, dict[str, list[Value]]])
+Proposal = shape(properties=list[Property], type=str, limit=(int, 0))
+
+
+def check(expected: Any, answer: Any) -> Any:
     """The body of an answer, after it was found to have a shape."""
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/json"
-    shape.model_validate(answer.json())
+    TypeAdapter(expected).validate_python(answer.json())
     return answer.json()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+import click
 
 
 @dataclass
@@ -20,3 +22,16 @@ class Outcome:
 
 
 Run = Callable[..., Outcome]
+
+
+def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its path, as `collections list`; a group after its own."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+        yield f"{path}{name}", command
+
+
+def leaves(group: click.Group) -> list[str]:
+    """The paths of all commands that are no groups."""
+    return [path for path, command in commands(group) if not isinstance(command, click.Group)]

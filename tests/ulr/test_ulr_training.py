@@ -217,7 +217,8 @@ def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> No
     refused = run(*words, "--text", str(text), "--ngrams", str(tmp_path))
     assert refused.status == 2
     assert "Give either --text" in refused.err
-    assert run(*words).status == 2
+    neither = run(*words)
+    assert (neither.status, "or the folder of --ngrams, which" in neither.err) == (2, True)
 
 
 def test_the_state_of_another_run_is_refused(request_: Request, tmp_path: Path) -> None:
