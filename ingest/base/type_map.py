@@ -12,7 +12,7 @@ import os
 import stat
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ingest.io.streams import warn_while_waiting
 from pearl_qdrant.errors import FormatError, InvalidEntityError
@@ -173,19 +172,37 @@ def nearest_types(found: Iterable[T], heights: Iterable[int], type_of: Callable[
 
 
 class ClassGraph(Generic[T]):
-    """Classes and their direct parents."""
+    """Classes, their direct parents, and obsolete ids by the id that replaces them: 12 bytes an edge, and the parents'
+    ids. A class is known by a 64-bit hash of Python, with a new seed in each process, so that nobody can make two
+    collide. Where classes are numbers from 0 to 2^31 - 1 (`is_numbered`), they need no hash: 8 bytes an edge.
+    """
 
-    def __init__(self, children: npt.ArrayLike, parents: npt.ArrayLike, ids: Sequence[T] | None = None) -> None:
-        """Index the edges: `hash` of the child classes, (n,), in any order, and the number of the parent of each, (n,),
-        from 0 to 2^31 - 1; `ids` are the parents by their numbers, None if the numbers are the classes.
-        """
-        lower = np.asarray(children)
-        order = np.argsort(lower, kind="stable")
-        # Arrays of the standard library: a search for one number is ten times faster in them than in numpy's.
-        self._children = array("q" if lower.itemsize == 8 else "i", lower[order].tobytes())
-        self._parents = array("i", np.asarray(parents, dtype=np.int32)[order].tobytes())
-        self._ids = ids
+    def __init__(self, *, is_numbered: bool = False) -> None:
+        self.replaced: dict[T, list[T]] = {}
+        self._children, self._parents = array("i" if is_numbered else "q"), array("i")
+        self._numbers: dict[T, int] = {}
+        self._ids: list[T] | None = None if is_numbered else []
         self._known: dict[T, tuple[T, ...]] = {}
+
+    def add(self, child: T, parent: T) -> None:
+        number = hash(parent) if self._ids is None else self._numbers.setdefault(parent, len(self._numbers))
+        self._children.append(hash(child))
+        self._parents.append(number)
+
+    def replace(self, old: T, new: T) -> None:
+        """Note that an obsolete id was replaced by another one."""
+        self.replaced.setdefault(new, []).append(old)
+
+    def finish(self) -> ClassGraph[T]:
+        """Index the edges; no more can be added. A class keeps its parents in the order in which they were added."""
+        children, parents = np.asarray(self._children), np.asarray(self._parents)
+        order = np.argsort(children, kind="stable")
+        # Arrays of the standard library: a search for one number is ten times faster in them than in numpy's.
+        self._children = array(self._children.typecode, children[order].tobytes())
+        self._parents = array("i", parents[order].tobytes())
+        if self._ids is not None:
+            self._ids, self._numbers = list(self._numbers), {}
+        return self
 
     def walk_up(self, classes: Iterable[T], most: int) -> tuple[list[T], list[int]]:
         """The classes and their ancestors, nearest first, each once, and the height of each in steps; both (n,). The

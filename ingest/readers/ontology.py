@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -46,39 +45,6 @@ def clean(text: str) -> str:
     return _BREAKS.sub(" ", text).strip() if is_uneven else text.strip()
 
 
-class ClassTree:
-    """Parents by class, and obsolete ids by the id that replaces them: 12 bytes an edge, and the ids of the parents. A
-    class is known by a 64-bit hash of Python, with a new seed in each process, so that nobody can make two collide.
-    """
-
-    def __init__(self) -> None:
-        self.replaced: dict[str, list[str]] = {}
-        self._children, self._parents = array("q"), array("i")
-        self._numbers: dict[str, int] = {}
-        self._graph = ClassGraph[str]((), (), ())
-
-    def add(self, child: str, parent: str) -> None:
-        self._children.append(hash(child))
-        self._parents.append(self._numbers.setdefault(parent, len(self._numbers)))
-
-    def replace(self, old: str, new: str) -> None:
-        """Note that an obsolete id was replaced by another one."""
-        self.replaced.setdefault(new, []).append(old)
-
-    def finish(self) -> ClassTree:
-        """Index the edges; no more can be added. A class keeps its parents in the order in which they were added."""
-        self._graph = ClassGraph(self._children, self._parents, list(self._numbers))
-        self._children, self._parents, self._numbers = array("q"), array("i"), {}
-        return self
-
-    def parents(self, child: str) -> tuple[str, ...]:
-        return self._graph.parents(child)
-
-    def walk_up(self, classes: Iterable[str]) -> tuple[list[str], list[int]]:
-        """Classes and their ancestors, at most `MAX_KB_TYPES`; see `ClassGraph.walk_up`."""
-        return self._graph.walk_up(classes, limits.MAX_KB_TYPES)
-
-
 @dataclass(slots=True)
 class Term:
     """A term of an ontology: its id as OBO writes it, its names (the canonical one first), a namespace as last type,
@@ -96,11 +62,11 @@ class Term:
     extra: dict[str, str] = field(default_factory=dict)
     languages: Mapping[str, str] = field(default_factory=dict)
 
-    def make_entity(self, tree: ClassTree, type_map: TypeMap, report: ReadReport, *, links: bool) -> Entity:
+    def make_entity(self, tree: ClassGraph[str], type_map: TypeMap, report: ReadReport, *, links: bool) -> Entity:
         """The entity; names beyond the limit are counted. `links` keeps the ids of the direct parents."""
         names = report.bound_names(self.id, list(dict.fromkeys(self.names)))
         parents = [parent for parent in dict.fromkeys(self.parents) if parent != self.id]
-        ancestors = [above for above in tree.walk_up(parents)[0] if above != self.id]
+        ancestors = [above for above in tree.walk_up(parents, limits.MAX_KB_TYPES)[0] if above != self.id]
         kb_types = (*ancestors, self.namespace) if self.namespace else tuple(ancestors)
         extra = dict(self.extra)
         if alt_ids := dict.fromkeys([*self.alt_ids, *tree.replaced.get(self.id, ())]):
@@ -127,15 +93,15 @@ class OntologyReader(Reader):
         """Open the files; ``-`` is standard input. Raises FormatError as `open_sources`."""
         super().__init__(type_map=type_map, limit=options.limit)
         self.scopes, self._links = check_scopes(options.scopes), options.links
-        self._tree: ClassTree | None = None
+        self._tree: ClassGraph[str] | None = None
         self.sources = self.open_sources(paths)
 
     @abstractmethod
-    def read_tree(self) -> ClassTree:
+    def read_tree(self) -> ClassGraph[str]:
         """Ancestors and replaced ids of all files."""
 
     @abstractmethod
-    def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
+    def read_terms(self, source: ByteSource, tree: ClassGraph[str], report: ReadReport) -> Iterator[Term | None]:
         """The terms of a file; None for one that is bad or excluded, which is counted. Raises as `read`."""
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
@@ -185,8 +151,8 @@ class Stanza:
 class OboReader(OntologyReader):
     """An ontology in one or several OBO files; a `Reader`. A row of its report is a stanza."""
 
-    def read_tree(self) -> ClassTree:
-        tree = ClassTree()
+    def read_tree(self) -> ClassGraph[str]:
+        tree = ClassGraph[str]()
         for source in self.sources:
             for stanza in read_stanzas(source, _TREE_TAGS, ReadReport(max_errors=None)):
                 if stanza.kind == _TERM:
@@ -199,7 +165,7 @@ class OboReader(OntologyReader):
                             tree.replace(term_id, first_id(value))
         return tree.finish()
 
-    def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
+    def read_terms(self, source: ByteSource, tree: ClassGraph[str], report: ReadReport) -> Iterator[Term | None]:
         namespace, n_terms = "", 0
         for stanza in read_stanzas(source, _TAGS, report):
             if not stanza.kind:
@@ -374,8 +340,8 @@ class OboGraphReader(OntologyReader):
 
     _kinds = ("",)  # of nodes that are terms; early files do not tell
 
-    def read_tree(self) -> ClassTree:
-        tree = ClassTree()
+    def read_tree(self) -> ClassGraph[str]:
+        tree = ClassGraph[str]()
         for source in self.sources:
             for _, path, _, found in read_values(source, *_NODES, *_EDGES):
                 if path in _EDGES:
@@ -391,7 +357,7 @@ class OboGraphReader(OntologyReader):
                         tree.replace(old, short_id(new))
         return tree.finish()
 
-    def read_terms(self, source: ByteSource, tree: ClassTree, report: ReadReport) -> Iterator[Term | None]:
+    def read_terms(self, source: ByteSource, tree: ClassGraph[str], report: ReadReport) -> Iterator[Term | None]:
         n_before = report.rows
         for line, _, _, node in read_values(source, *_NODES):
             report.rows += 1
@@ -401,7 +367,7 @@ class OboGraphReader(OntologyReader):
             raise FormatError(source.path, None, "has no nodes. Is this OBO Graph JSON?")
         report.notes.append(f"{source.path}: OBO Graph JSON")
 
-    def _parse_node(self, node: Any, tree: ClassTree, report: ReadReport) -> Term | None:
+    def _parse_node(self, node: Any, tree: ClassGraph[str], report: ReadReport) -> Term | None:
         """The term of a node; None if it is bad or excluded, which is counted."""
         node_id, meta = short_id(_text(node, "id")), _map(node, "meta")
         name = clean(_text(node, "lbl"))

@@ -36,13 +36,13 @@ from pyoxigraph import Literal, NamedNode, Quad
 
 from ingest.base.format import PathLike, ReadOptions
 from ingest.base.reader import Hashes, Reader, RowStore, store_scattered
-from ingest.base.type_map import TypeMap
+from ingest.base.type_map import ClassGraph, TypeMap
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, check_encoding, check_is_text, describe_text
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import ByteSource, list_inputs
 from ingest.readers import rdf_entities as known
-from ingest.readers.ontology import ClassTree, check_scopes
+from ingest.readers.ontology import check_scopes
 from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_ENDING, RDF_XML, TURTLE, find_root, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
 from pearl_qdrant.errors import FormatError, OptionError
@@ -131,9 +131,8 @@ class RdfReader(Reader):
             survey.finish(self._added, is_named_by_id=self._is_named_by_id)
             self._check(survey)
             if survey.known.profile.is_items:
-                edges = ((low, (up,)) for low, up in zip(survey.lower, survey.upper, strict=True))
                 numbers = class_numbers(self._options.classes)
-                survey.known.finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=numbers)
+                survey.known.finder = ClassTypeFinder(survey.items.finish(), type_map=self.type_map, wanted=numbers)
             self._survey = survey
         return self._survey
 
@@ -229,8 +228,8 @@ class _Survey:
     def __init__(self) -> None:
         self.known = known.Vocabulary()
         self.seen = Counter[str]()
-        self._concepts = ClassTree()
-        self.lower, self.upper = array("i"), array("i")
+        self._concepts = ClassGraph[str]()
+        self.items = ClassGraph[int](is_numbered=True)
         self._hashes = array("q")
         self._scattered = np.empty(0, dtype=np.int64)
         self._n = Counter[str]()
@@ -269,8 +268,7 @@ class _Survey:
         if predicate == known.WIKIDATA_PARENT:
             lower, upper = item_number(known.entity_id(subject)), item_number(known.entity_id(value))
             if lower and upper:
-                self.lower.append(lower)
-                self.upper.append(upper)
+                self.items.add(lower, upper)
             return
         is_down, is_class = predicate in self._skos.children, predicate == known.SUBCLASS_OF
         if is_down or is_class or predicate in self._skos.parents:
@@ -323,7 +321,7 @@ class _Survey:
         if not chosen.is_items:
             values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
             self._scattered = values[counts > 1]
-        self._concepts, self._hashes = ClassTree(), array("q")
+        self._concepts, self._hashes = ClassGraph(), array("q")
 
     def take_scattered(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
         """The id of an entity and all that is said of it, where that is one run; the others go into the store."""

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from ingest.base.format import ReadOptions
-from ingest.base.type_map import TypeMap, nearest_types
+from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
-from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, ClassTree, Term, clean, short_id
+from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, Term, clean, short_id
 from ingest.readers.signs import PREFIXES
 from ingest.readers.wikidata import (
     FALLBACK,
@@ -205,7 +205,7 @@ class Vocabulary:
     profile: Profile = field(default_factory=lambda: profiles()["names"])
     counts: Counter[str] = field(default_factory=Counter)
     has_classes: bool = False
-    tree: ClassTree = field(default_factory=ClassTree)
+    tree: ClassGraph[str] = field(default_factory=ClassGraph)
     finder: ClassTypeFinder | None = None
     labels: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -385,9 +385,9 @@ class EntityMaker:
 
     def _find_types(self, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Native types with those above them, and coarse types."""
-        walk = self._known.tree.walk_up
-        each = (nearest_types(*walk((name,)), self._coarse_type) for name in own[: limits.MAX_KB_TYPES])
-        return tuple(walk(own)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
+        walk, most = self._known.tree.walk_up, limits.MAX_KB_TYPES
+        each = (nearest_types(*walk((name,), most), self._coarse_type) for name in own[:most])
+        return tuple(walk(own, most)[0]), tuple(dict.fromkeys(chain.from_iterable(each)))
 
     def _coarse_type(self, native: str) -> str | None:
         """The coarse type of a native type; one with an IRI is looked up by the last part of it, too."""

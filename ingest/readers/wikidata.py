@@ -22,7 +22,6 @@ bytes for each class edge (some 40 MB for all of Wikidata), the ids of the class
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -66,8 +65,10 @@ class WikidataReader(Reader):
     def read_classes(self) -> ClassTypeFinder:
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
         if self._finder is None:
-            edges = chain.from_iterable(map(_read_class_edges, self._sources))
-            self._finder = ClassTypeFinder(edges, type_map=self.type_map, wanted=self._classes)
+            graph = ClassGraph[int](is_numbered=True)
+            for source in self._sources:
+                _read_class_edges(source, graph)
+            self._finder = ClassTypeFinder(graph.finish(), type_map=self.type_map, wanted=self._classes)
         return self._finder
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
@@ -209,16 +210,16 @@ def _number_of(statement: Any) -> int:
     return item_number(f"Q{value.get('numeric-id')}" if is_old else value.get("id"))
 
 
-def _read_class_edges(source: ByteSource) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Numbers of the classes of a file, each with its direct parents; bad lines are skipped and not counted."""
+def _read_class_edges(source: ByteSource, graph: ClassGraph[int]) -> None:
+    """Add the classes of a file, by their numbers, with direct parents; bad lines are skipped and not counted."""
     record: Any
     for _, record in _records(source, wanted=f'"{SUBCLASS_OF}"'.encode()):
         try:
             number, above = item_number(record.get("id")), _numbers(_map(record.get("claims")).get(SUBCLASS_OF))
         except (TypeError, AttributeError, KeyError):
             continue
-        if number and above:
-            yield number, above
+        for parent in above if number else ():
+            graph.add(number, parent)
 
 
 INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
@@ -266,16 +267,9 @@ class ClassTypes:
 class ClassTypeFinder:
     """Finds the `ClassTypes` of classes; the last ones are cached."""
 
-    def __init__(
-        self, edges: Iterable[tuple[int, tuple[int, ...]]], *, type_map: TypeMap, wanted: frozenset[int]
-    ) -> None:
-        """Read the edges: numbers of classes with their direct parents; `wanted` are those to read, all if empty."""
-        children, parents = array("i"), array("i")
-        for child, above in edges:
-            children.extend([child] * len(above))
-            parents.extend(above)
-        self._graph = ClassGraph[int](children, parents)
-        self._wanted = wanted
+    def __init__(self, graph: ClassGraph[int], *, type_map: TypeMap, wanted: frozenset[int]) -> None:
+        """`wanted` are the numbers of the classes to read, all if empty."""
+        self._graph, self._wanted = graph, wanted
         # Most items share their classes with many others.
         self.find = lru_cache(maxsize=_CACHED)(self._find)
         self._find_coarse = lru_cache(maxsize=_CACHED)(

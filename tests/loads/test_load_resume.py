@@ -203,6 +203,21 @@ def test_a_changed_input_is_loaded_whole(
     assert result.points == 202
 
 
+def test_an_input_that_changed_far_from_its_start_is_loaded_whole(
+    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 2000)
+    path, padding = tmp_path / "base.tsv", "x" * 1000  # so that what changes lies beyond the first MiB
+    text = "".join(f"E{i}\tw{i} times\t{padding}\n" for i in range(4000))
+    with pytest.raises(MemoryError):
+        load(path, store, CountingEncoder(encoder, fail_at=2), text=text)
+    result = load(path, store, encoder, text=text.replace("w1500 times", "w1500 posts"))
+
+    assert result.points >= 4000
+    assert "w1500 posts" in {point.name for point in contents(store).values()}  # type: ignore[attr-defined]
+
+
 class NeverFinalized(Exception):
     """The process dies while the graph is built."""
 

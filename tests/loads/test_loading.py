@@ -270,6 +270,18 @@ def test_a_load_says_which_rows_use_an_id_twice(
     assert (counts["conflicting_names"], len(counts["conflicts"]), counts["entities"]) == (2, 2, 3)
 
 
+def test_an_update_says_it_too(run: Run, repeated_base: Path, model: Path) -> None:
+    """A newer release in which an id is used twice is updated, and the rows are said."""
+    repeated_base.write_text("id\tname\n1\tJohn Smith\n2\tRome\n3\tOslo\n", encoding="utf-8")
+    before = run("ingest", str(repeated_base), "--model", str(model))
+    repeated_base.write_text(BASE, encoding="utf-8")
+    after = run("ingest", str(repeated_base), "--model", str(model), "--update", "--yes")
+
+    assert "earlier row" not in before.err
+    assert FIRST in after.err
+    assert SECOND in after.err
+
+
 def test_the_results_in_python_have_the_rows(repeated_base: Path, model: Path, tmp_path: Path) -> None:
     """A program that loads or updates a base finds the rows in the result."""
     loaded = load_base(repeated_base, "base", store=str(tmp_path / "store"), model=model)

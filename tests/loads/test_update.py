@@ -160,13 +160,18 @@ def test_names_of_a_newer_release_can_be_added_beside_the_old_ones(run: Run, mod
     assert "--update" in outcome.err
 
 
-@pytest.mark.parametrize("words", [("--limit", "2"), ("--restart",)])
-def test_an_update_wants_the_whole_release(run: Run, model: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Part of a release would retire the rest of it."""
+@pytest.mark.parametrize(
+    "words, status, said",
+    [(("--limit", "2"), 2, "--update"), (("--restart",), 2, "--update"), ((), 1, "does not exist")],
+)
+def test_an_update_wants_the_whole_release_and_a_collection(
+    run: Run, model: Path, tmp_path: Path, words: tuple[str, ...], status: int, said: str
+) -> None:
+    """Part of a release would retire the rest of it; and there must be a collection, of the same base."""
     path = tmp_path / "base.tsv"
     path.write_text(OLD, encoding="utf-8")
 
     outcome = run("ingest", str(path), "--model", str(model), "--update", *words)
 
-    assert outcome.status == 2
-    assert "--update" in outcome.err
+    assert outcome.status == status
+    assert said in outcome.err

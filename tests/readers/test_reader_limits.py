@@ -164,7 +164,7 @@ def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(limits, "MAX_KB_TYPES", 3)
     meta = make(tmp_path, "MRCONSO.RRF", atom("C0000001", "n")).parent
     make(tmp_path, "MRSTY.RRF", "".join(sty("C0000001", f"T{i}", "A", f"type {i}") for i in range(3)))
-    chain = terms(*(f"id: A:{i}\nname: n\nis_a: A:{i + 1}" for i in range(9)))
+    chain = terms(*(f"id: A:{i}\nname: n\nis_a: A:{i + 1}" for i in range(1000)))
     files = {
         "base.tsv": ("tsv", "Q1\tname\ta|b|c|d\nQ1\tother\te\n"),
         "base.obo": ("obo", chain),
@@ -179,6 +179,7 @@ def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.
         "rdf": ("C0", "C1", "C2"),
         "umls": ("T0", "type 0", "A"),
     }
+    assert (len(found["obo"][500].kb_types), found["obo"][-1].kb_types) == (3, ("A:1000",))
 
 
 def test_a_table_of_very_many_columns_is_refused(tmp_path: Path) -> None:

@@ -163,12 +163,38 @@ def test_a_bad_row_is_counted_once_in_each_pass(tmp_path: Path) -> None:
         ),
         ({"readme.txt": "hello"}, "no file of RDF that names anything"),
         ({"yago-facts.ttl": ""}, "yago-facts.ttl: is empty"),
+        (
+            {"yago-facts.ttl": turtle(FACTS) + 'yago:Rome rdfs:label "open\n'},
+            "yago-facts.ttl:19: column 22: this Turtle cannot be read: ",
+        ),
     ],
 )
 def test_a_folder_without_names_is_refused(tmp_path: Path, files: dict[str, str], message: str) -> None:
-    """If the essential file is missing, the error lists what is needed and what was found."""
+    """If the essential file is missing or broken, the error lists what is needed and what was found, and where."""
     with pytest.raises(FormatError, match=message):
         read(write(tmp_path, files))
+
+
+@pytest.mark.parametrize("name", ["labels", "full-types", "class", "sameAs"])
+def test_a_truncated_file_is_an_error(tmp_path: Path, name: str) -> None:
+    """A file that was cut off while it was fetched does not pass for a smaller base, whichever it is."""
+    path = write(tmp_path, YAGO_4) / f"yago-wd-{name}.nt.gz"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(FormatError, match="ends early"):
+        read(tmp_path)
+
+
+def test_labels_beside_the_facts_are_found_for_scattered_subjects(tmp_path: Path) -> None:
+    """Files in which two entities take turns lose no name, though few places are looked up for each."""
+    labels = "\n".join(f'yago:E{i % 2} rdfs:label "name {i}"@en' for i in range(200))
+    types = "\n".join(f"yago:E{i % 2} rdf:type yago:C{i % 2}" for i in range(200))
+    older = {"yago-wd-labels.nt": n_triples(labels), "yago-wd-full-types.nt": n_triples(types)}
+    newer = {"yago-facts.ttl": turtle(types), "yago-labels.ttl": turtle(labels)}
+
+    for folder in (write(tmp_path / "4", older), write(tmp_path / "4.5", newer)):
+        first, second = read(folder, report=ReadReport(max_errors=0))
+        assert len(list(first.names())) == len(list(second.names())) == 100
+        assert (first.kb_types, second.kb_types) == (("C0",), ("C1",))
 
 
 def test_yago_is_found_by_its_content(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_every_form_of_a_table_gives_the_same_entities(tmp_path: Path, form: str
 
 @pytest.mark.parametrize("form", FORMS)
 def test_column_options_work_in_every_form(tmp_path: Path, form: str) -> None:
-    """I can name the columns in any format; the default columns then become further fields."""
+    """I can name the columns in any format; the default ones become further fields. An unknown one lists the known."""
     options = ReadOptions(columns=TableColumns(name="description", types=("rank",), aliases=("name",)))
     report = ReadReport()
 
@@ -221,6 +221,8 @@ def test_column_options_work_in_every_form(tmp_path: Path, form: str) -> None:
     ]
     assert entities[0].extra["type"] == "city|GPE"
     assert report.skipped == {"no_name": 1}
+    with pytest.raises(FormatError, match=r"no column 'label' for the name \(the columns are: id, name"):
+        read_form(tmp_path / "base", ReadOptions(columns=TableColumns(name="label")))
 
 
 @pytest.mark.parametrize("form", FORMS)

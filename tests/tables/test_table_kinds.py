@@ -313,6 +313,8 @@ LISTED_NAMES, NUMBERED = TableColumns(id="1", name="1"), TableColumns(id="1", na
         *[(f"{header}\n{ROWS}", None, f":1: the first row ({header.replace(chr(9), ', ')}) looks like a header")
           for header in ("Nummer\tlabel\tlang", "Concept\tPreferred Designation\tlang", "clave\tnombre",
                          "ref\tsurface\tlanguage")],
+        # tabs in what is read as CSV
+        (f"clave\tnombre\n{ROWS}D7\tflu, mild\n", None, ":1: the first row (clave, nombre) looks like a header"),
         (f"clave\tnombre\n{ROWS}", NUMBERED, ""),  # whoever numbers the columns knows the file
         *[(f"{first}\n{ROWS}", None, "") for first in ("D0\tcode", "id\tname", "D0\tlabel\ttype", "a\ta", "1\tlabel")],
         (f"code\n{ROWS}", LISTED_NAMES, ""),
