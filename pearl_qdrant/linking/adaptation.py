@@ -56,14 +56,22 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """What a list of mentions says of itself."""
+    """What a list of mentions says of itself.
 
-    nil_bias: float  # added to the logit of NIL: pass it as `LinkOptions.nil_bias`. Below 0 more is linked.
-    mentions: int  # distinct mentions that were read
-    nil_share: float  # share of them that is expected to have no right candidate, in [0, 1]
-    precision: float  # share of the links that is expected to be right, in [0, 1]; NaN without links
-    linked_before: float  # share of them that is linked without the bias
-    linked: float  # and with it
+    Attributes:
+        nil_bias: Added to the logit of NIL: pass it as `LinkOptions.nil_bias`. Below 0 more is linked.
+        mentions: Distinct mentions that were read.
+        nil_share: Share of them that is expected to have no right candidate, in [0, 1].
+        precision: Share of the links that is expected to be right, in [0, 1]; NaN without links.
+        linked_before, linked: Share of them that is linked without and with the bias.
+    """
+
+    nil_bias: float
+    mentions: int
+    nil_share: float
+    precision: float
+    linked_before: float
+    linked: float
 
     def __str__(self) -> str:
         if math.isnan(self.precision):

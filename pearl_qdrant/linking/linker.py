@@ -93,9 +93,16 @@ class EntityLinker(ReadingLinker):
     def add(self, entities: Iterable[Entity], *, collection: str | None = None) -> int:
         """Add or replace a few entities, effective at once; returns the number of names written.
 
-        An entity that exists already is replaced with all its names; if an id repeats, the last one counts. Load whole
-        bases with `pearl_qdrant.load_base`. Raises InvalidEntityError, also a ValueError and TypeError, if an item is
-        not an entity, or has an empty id or name.
+        An entity that exists already is replaced with all its names. Load whole bases with `pearl_qdrant.load_base`.
+
+        Args:
+            entities: The entities; if an id repeats, the last one counts.
+            collection: Name of the collection to write to; optional if only one is open.
+
+        Raises:
+            InvalidEntityError: If an item is not an entity, or has an empty id or name; also a ValueError and
+                TypeError.
+            ValueError: If several collections are open and `collection` is missing.
         """
         batches = editing.EntityBatches(entities)
 
@@ -160,8 +167,13 @@ class EntityLinker(ReadingLinker):
                 )
 
     def accept(self, mention: str, entity_id: str | None, *, collection: str | None = None) -> LearnedBatch:
-        """Learn that a mention meant an entity, once; None for no entity. Raises EntityNotFoundError if the collection
-        has no entity of that id; LearningError if the mention is not valid text; StoreError if it cannot be stored.
+        """Learn that a mention meant an entity, once; None for no entity.
+
+        Raises:
+            EntityNotFoundError: If the collection has no entity of that id.
+            LearningError: If the mention is not valid text.
+            StoreError: If it cannot be stored.
+            ValueError: If several collections are open and `collection` is missing.
         """
         with self._lifetime.in_edit():
             return self.state.learned.learn_one(self._target(collection), mention, entity_id, "accept")
@@ -175,7 +187,11 @@ class EntityLinker(ReadingLinker):
             return self.state.learned.learn_one(self._target(collection), mention, entity_id, "reject")
 
     def learned_batches(self, collection: str | None = None) -> tuple[LearnedBatch, ...]:
-        """What a collection learned, by number; undone batches are not effective."""
+        """What a collection learned, by number; undone batches are not effective.
+
+        Raises:
+            ValueError: If several collections are open and `collection` is missing.
+        """
         with self._lifetime.in_use():
             return self.state.learned.batches(self._target(collection))
 
@@ -183,8 +199,12 @@ class EntityLinker(ReadingLinker):
         """Undo a batch by its number, or by its key where two have one number. Returns the undo, a batch itself.
 
         The names that it added are removed, unless the base has them itself by now. Undoing an undo makes the batch
-        count again. Raises LearningError if there is no such batch, or it is undone already; StoreError if it cannot be
-        stored.
+        count again.
+
+        Raises:
+            LearningError: If there is no such batch, or it is undone already.
+            StoreError: If it cannot be stored.
+            ValueError: If several collections are open and `collection` is missing.
         """
         with self._editing():
             target = self._target(collection)

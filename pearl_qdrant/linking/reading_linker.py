@@ -268,9 +268,13 @@ class ReadingLinker:
     ) -> Iterator[ScoredMention]:
         """Candidates of many mentions with features and logits, in order, before any decision.
 
-        Options are those of `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
-        are scored, so that probabilities do not depend on the limit. `exclude` returns whether to exclude a name for
-        the mention with this number: evaluations hold out names with it.
+        Args:
+            mentions: The strings to link.
+            options: As for `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
+                are scored, so that probabilities do not depend on the limit.
+            exclude: Returns whether to exclude a name for the mention with this number. Evaluations hold out
+                names with it.
+            keywords: As for `link`.
         """
         check_are_many(mentions)
         chosen = (options or LinkOptions()).updated(**keywords)
@@ -283,9 +287,15 @@ class ReadingLinker:
     ) -> Adaptation:
         """Estimate, without labels, how much of a list of mentions is in the base.
 
-        Its `nil_bias` is for the links: `linker.link_batch(names, nil_bias=linker.adapt(names).nil_bias)`. The mentions
-        are the strings of one source, in any order; options are those of `link`. Raises CalibrationError if there are
-        fewer than 200 distinct ones.
+        Its `nil_bias` is for the links: `linker.link_batch(names, nil_bias=linker.adapt(names).nil_bias)`.
+
+        Args:
+            mentions: The strings of one source, at least 200 distinct ones; their order does not matter.
+            options: As for `link`.
+            keywords: As for `link`.
+
+        Raises:
+            CalibrationError: If there are fewer distinct mentions.
         """
         from pearl_qdrant.linking.adaptation import adapt
 

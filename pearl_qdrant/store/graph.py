@@ -37,14 +37,22 @@ OVERSAMPLING = 2.0  # times the wanted points that quantised vectors find; these
 
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
-    """Counts, graph and indexes of a collection; exact numbers."""
+    """Counts, graph and indexes of a collection.
+
+    Attributes:
+        points, segments: Exact numbers.
+        vectors: Points with a dense vector; the others are unencodable names.
+        indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
+        is_finalized: Whether the graph is built, or the collection is too small to need one.
+        payload_indexes: Indexed payload fields.
+    """
 
     points: int
-    vectors: int  # points with a dense vector; the others are unencodable names
-    indexed_vectors: int  # in an HNSW graph; the others are searched exactly
+    vectors: int
+    indexed_vectors: int
     segments: int
-    is_finalized: bool  # the graph is built, or the collection is too small to need one
-    payload_indexes: tuple[str, ...]  # indexed payload fields
+    is_finalized: bool
+    payload_indexes: tuple[str, ...]
 
 
 def candidates(query: NameQuery, *, is_filtered: bool) -> int:

@@ -266,8 +266,12 @@ class Collection(ABC):
         languages: Sequence[str] = (),
         limit: int,
     ) -> list[NamePoint]:
-        """Find points by exact entity id or exact name, ordered by point id; ValueError if neither is given. `types`
-        and `languages` are those of `search_hybrid`.
+        """Find points by exact entity id or exact name (at least one must be given), ordered by point id.
+
+        `types` and `languages` are those of `search_hybrid`.
+
+        Raises:
+            ValueError: If neither is given, or `limit` is not positive.
         """
         if not entity_ids and not names:
             raise ValueError("find needs entity_ids or names")
@@ -427,11 +431,17 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How a cluster distributes a collection; None: the server's default, mostly 1, and one shard for each node."""
+    """How a cluster distributes a collection; None: the server's default.
+
+    Attributes:
+        shards: Parts of the collection; by default one for each node.
+        replicas: Copies of each part; by default 1, unless the server is configured otherwise.
+        write_consistency: Replicas that must have a write before it is acknowledged; by default 1.
+    """
 
     shards: int | None = None
-    replicas: int | None = None  # copies of each shard
-    write_consistency: int | None = None  # replicas that must have a write before it is acknowledged
+    replicas: int | None = None
+    write_consistency: int | None = None
 
     def __post_init__(self) -> None:
         given = [number for number in (self.shards, self.replicas, self.write_consistency) if number is not None]

@@ -188,35 +188,56 @@ class LinkCalibration(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The base and the model of a collection; stored beside its points."""
+    """The base and the model of a collection; stored beside its points.
+
+    Attributes:
+        format_version: Version of this layout.
+        collection: Name of the collection.
+        kb: Short name of the base; part of every point id.
+        kb_version: Release of the base, if given.
+        model, weights_hash, dim, pooling, prefix: As in `ModelInfo`.
+        has_head: Whether points have predicted phrase types.
+        quantization: How vectors are kept for finding candidates.
+        has_plain_payloads: Whether an embedded collection has points as a server keeps them (`edge.points`).
+        lexical_version: `ngrams.VERSION` of its sparse vectors.
+        ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
+        calibration: Result of `pearl-qdrant calibrate`; None: the values shipped with the package.
+        type_map_version: Version of the table from native to coarse types.
+        state: "loading" until every started ingest has written its last point, then "ready".
+        entities: Entities written by the last ingest that completed.
+        names: Points written by it.
+        created_by: "pearl-qdrant VERSION".
+        loaded: The inputs that the collection holds, each as it was loaded last; empty for collections of older
+            versions, and after an update that kept names which the new release lacks.
+        edited: Whether entities were added, replaced or deleted by hand since the last load or update.
+        checkpoints: Progress of unfinished ingests, one for each input; on a server several may run at the same time.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
 
     format_version: int = MANIFEST_VERSION
     collection: str
-    kb: str  # part of every point id
-    kb_version: str | None = None  # release of the base, if given
-    model: str  # this and the next four as in `ModelInfo`
+    kb: str
+    kb_version: str | None = None
+    model: str
     weights_hash: str
     dim: int
     pooling: str = "mean"
     prefix: str = ""
-    has_head: bool  # points have predicted phrase types
+    has_head: bool
     quantization: Quantization = "int8"
-    has_plain_payloads: bool = False  # an embedded collection has points as a server keeps them (`edge.shard`)
-    lexical_version: int = ngrams.VERSION  # of its sparse vectors
-    ngram_rarity: str | None = None  # IDF of the n-grams among its names (`lexical.idf`), made at the end of a load
-    calibration: LinkCalibration | None = None  # None: the values shipped with the package
-    type_map_version: str | None = None  # of the table from native to coarse types
-    state: State = "loading"  # until every started ingest has written its last point, then "ready"
-    entities: int = 0  # written by the last ingest that completed
+    has_plain_payloads: bool = False
+    lexical_version: int = ngrams.VERSION
+    ngram_rarity: str | None = None
+    calibration: LinkCalibration | None = None
+    type_map_version: str | None = None
+    state: State = "loading"
+    entities: int = 0
     names: int = 0
     created_by: str = ""
-    # The inputs that it holds, each as it was loaded last; empty for collections of older versions, and after an update
-    # that kept names which the new release lacks.
     loaded: tuple[LoadedInput, ...] = ()
-    edited: bool = False  # entities were added, replaced or deleted by hand since the last load or update
-    checkpoints: tuple[Checkpoint, ...] = ()  # of unfinished ingests; on a server several may run at the same time
+    edited: bool = False
+    checkpoints: tuple[Checkpoint, ...] = ()
 
     @classmethod
     def for_model(

@@ -90,8 +90,13 @@ def push_collection(
 
     Names travel with their vectors, several requests at a time, and the server builds the graph once, at the end. It is
     built hidden, checked, and then visible at once. If the call is killed, or the server goes away, the same call goes
-    on: what is there is not sent again. `placement` says how a cluster distributes it; all else is as for
-    `pull_collection`.
+    on: what is there is not sent again.
+
+    Args:
+        name, store: The collection, and the store that has it.
+        to: URL of the server, or another store.
+        placement: How a cluster distributes it.
+        replace, wait_s, on_progress: As for `pull_collection`, which also says what is raised.
     """
     with use_store(store, wait_s=wait_s) as source, use_store(to, wait_s=wait_s) as target:
         return _Transfer(name, source, target, "push", replace, on_progress, placement).run()

@@ -210,16 +210,20 @@ may fall, too: what thirty mentions do not tell from nothing."""
 
 @dataclass(frozen=True, slots=True)
 class CollectionFit:
-    """A calibration fitted to a collection for a target precision, with what becomes of each kind of mention."""
+    """A calibration fitted to a collection for a target precision, with what becomes of each kind of mention.
+
+    Attributes:
+        is_worse: Whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links
+            although the links before were precise enough.
+        replaced: The previous calibration of the collection.
+    """
 
     fit: Fit
     source: Literal["pairs", "names"]
     precision: float | None
     changes: tuple[metrics.KindChange, ...] = ()
-    # whether the change is a loss: an exact name is lost, or there are fewer right minus wrong links although the
-    # links before were precise enough
     is_worse: bool = False
-    replaced: LinkCalibration | None = None  # the previous calibration of the collection
+    replaced: LinkCalibration | None = None
 
     def to_manifest(self) -> LinkCalibration:
         """The record that the manifest stores."""
@@ -300,8 +304,14 @@ def adapt_collection(
     """Adapt a collection to mentions without labels, as `pearl-qdrant calibrate --mentions` does.
 
     The bias of NIL is stored in the collection, on top of the calibration that it has: every later link uses it.
-    Mentions are the strings of one source, or a file of them, one a line; other arguments and errors as for
-    `calibrate_collection`. Raises CalibrationError if there are fewer than 200 distinct mentions.
+
+    Args:
+        mentions: The strings of one source, or a file of them, one a line; see `linking.adaptation`.
+        store, model, device, dry_run: As for `calibrate_collection`.
+
+    Raises:
+        CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
+        CalibrationError: If there are fewer than 200 distinct mentions.
     """
     if isinstance(mentions, (str, os.PathLike)):
         with Path(mentions).open("rb") as file:

@@ -63,20 +63,33 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """Figures of a set of answers, all of them shares."""
+    """Figures of a set of answers, all of them shares.
+
+    Attributes:
+        first_accuracy: Share of mentions with an entity whose first candidate is right; NaN if there are none.
+        ece: Expected calibration error of the answers, with 15 bins of equal mass.
+        ece_interval: Its 95 % bootstrap interval.
+        brier: Mean squared error of the answers' probabilities.
+        auroc: Area under the ROC curve of the answers' probabilities; NaN if all or no answers are right.
+        first_ece, first_auroc: The same for the first candidates, over all mentions including NIL ones.
+        threshold: The threshold of the next three figures.
+        coverage: Share of mentions that are linked.
+        precision: Share of links that are right; NaN without links.
+        nil_f1: F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be.
+    """
 
     n: int
-    first_accuracy: float  # share of mentions with an entity whose first candidate is right; NaN if there are none
-    ece: float  # expected calibration error of the answers, with 15 bins of equal mass
-    ece_interval: tuple[float, float]  # its 95 % bootstrap interval
-    brier: float  # mean squared error of the answers' probabilities
-    auroc: float  # area under the ROC curve of the answers' probabilities; NaN if all or no answers are right
-    first_ece: float  # ECE and AUROC of the first candidates, over all mentions, NIL ones too
+    first_accuracy: float
+    ece: float
+    ece_interval: tuple[float, float]
+    brier: float
+    auroc: float
+    first_ece: float
     first_auroc: float
-    threshold: float  # the threshold of the next three figures
-    coverage: float  # share of mentions that are linked
-    precision: float  # share of links that are right; NaN without links
-    nil_f1: float  # F1 of predicting NIL; NaN if no mention is NIL and none is predicted to be.
+    threshold: float
+    coverage: float
+    precision: float
+    nil_f1: float
 
 
 def measure(

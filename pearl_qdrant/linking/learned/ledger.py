@@ -42,21 +42,32 @@ class LearnedRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class LearnedBatch:
-    """What one call taught a collection."""
+    """What one call taught a collection.
 
-    number: int  # its number, from 1, in the order of the calls
+    Attributes:
+        number: Its number, from 1, in the order of the calls.
+        time: When, in UTC, as in "2025-01-31T12:00:00Z".
+        source: The file, or what the caller said; may be empty.
+        mentions, names: Mentions in it, repeated ones included, and distinct pairs of mention and entity.
+        aliases: Pairs of name and entity id that were added as names of the base.
+        undoes: Number of the batch that it undoes; None for other kinds.
+        is_effective: Whether it counts: it was not undone, and its base is the one of the collection.
+        key, digest: Of the batch, which tells apart batches of one number, and of its rows.
+    """
+
+    number: int
     kind: BatchKind
-    time: str  # when, in UTC, as in "2025-01-31T12:00:00Z"
-    source: str  # the file, or what the caller said; may be empty
-    mentions: int  # mentions in it, repeated ones included
-    names: int  # distinct pairs of mention and entity
+    time: str
+    source: str
+    mentions: int
+    names: int
     nil_mentions: int
-    aliases: tuple[tuple[str, str], ...]  # pairs of name and entity id that were added as names of the base
-    undoes: int | None  # number of the batch that it undoes; None for other kinds
-    is_effective: bool  # whether it counts: it was not undone, and its base is the one of the collection
+    aliases: tuple[tuple[str, str], ...]
+    undoes: int | None
+    is_effective: bool
     kb: str
-    key: str  # of the batch; tells apart batches of one number
-    digest: str  # of its rows
+    key: str
+    digest: str
     undoes_key: str | None = None
 
 

@@ -38,9 +38,14 @@ _SAME: Mapping[str, str] = {
 
 
 def explain_link(link: Link, calibration: Calibration, model: RankingModel | None = None) -> list[str]:
-    """Lines that explain a link: the rule that decided, or what speaks for and against the best candidate. They say
-    what the link and its candidates do not: names, ids, types and probabilities are there. Calibration and model are
-    those of the linker that made it; by default the coefficients of the package.
+    """Lines that explain a link: the rule that decided, or what speaks for and against the best candidate.
+
+    They say what the link and its candidates do not: names, ids, types and probabilities are there.
+
+    Args:
+        link: The link.
+        calibration: The calibration of the linker that made it.
+        model: The coefficients of that linker; by default the ones of the package.
     """
     lines = [_decision(link, calibration), *_learned(link)]
     best, *others = link.candidates or (None,)

@@ -123,15 +123,25 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RankingModel:
-    """The coefficients of the ranking."""
+    """The coefficients of the ranking.
 
-    features: FloatArray  # of the ranking, (len(FEATURES),)
-    decision: FloatArray  # of the decision, for the first candidate, (len(FEATURES),)
-    nil_features: FloatArray  # of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL
+    Attributes:
+        features: Of the ranking, (len(FEATURES),).
+        decision: Of the decision, for the first candidate, (len(FEATURES),).
+        nil_features: Of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL.
+    """
+
+    features: FloatArray
+    decision: FloatArray
+    nil_features: FloatArray
 
     @classmethod
     def from_json(cls, text: str) -> RankingModel:
-        """Read coefficients by name, as `from_names`."""
+        """Read coefficients by name; missing ones are 0.
+
+        Raises:
+            ValueError: If a name is unknown.
+        """
         loaded = json.loads(text)
         return cls.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
 
@@ -218,11 +228,17 @@ def shipped_model() -> RankingModel:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Maps logits to probabilities in one collection."""
+    """Maps logits to probabilities in one collection.
 
-    slope: float = 1.0  # multiplies every logit; > 0
-    nil_bias: float = 0.0  # added to the scaled logit of NIL
-    threshold: float = DEFAULT_THRESHOLD  # minimum probability of a link, in [0, 1]; below it a mention is NIL
+    Attributes:
+        slope: Multiplies every logit; > 0.
+        nil_bias: Added to the scaled logit of NIL.
+        threshold: Minimum probability of a link, in [0, 1]; below it a mention is NIL.
+    """
+
+    slope: float = 1.0
+    nil_bias: float = 0.0
+    threshold: float = DEFAULT_THRESHOLD
 
     def __post_init__(self) -> None:
         if not (0.0 < self.slope < math.inf and math.isfinite(self.nil_bias) and 0.0 <= self.threshold <= 1.0):
@@ -233,8 +249,12 @@ class Calibration:
         return replace(self, nil_bias=self.nil_bias + nil_bias) if nil_bias else self
 
     def probabilities(self, logits: Sequence[float], nil_logit: float, *, certainty: float = 1.0) -> list[float]:
-        """Probability of each candidate; 1 minus their sum is that of NIL. They are multiplied by the certainty: the
-        precision of the rule that chose the first candidate, in (0, 1].
+        """Probability of each candidate; 1 minus their sum is that of NIL.
+
+        Args:
+            logits: Logits of the candidates.
+            nil_logit: Logit of NIL.
+            certainty: Precision of the rule that chose the first candidate, in (0, 1]; multiplies the probabilities.
         """
         # Numerically stable softmax: subtracting the highest logit keeps exp from overflowing.
         scaled = [self.slope * logit for logit in logits]

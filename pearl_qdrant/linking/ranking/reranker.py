@@ -24,8 +24,11 @@ class Reranker(Protocol):
     """Scores candidates for a mention. Safe to call from several threads."""
 
     def score(self, mention: str, candidates: Sequence[NamePoint]) -> Sequence[float]:
-        """Score at most `TOP` candidates, each the best name of an entity, in logits: one more makes it e times as
-        likely.
+        """Score each candidate in logits: one more makes it e times as likely.
+
+        Args:
+            mention: The string to link.
+            candidates: The best name of each entity, with types and description; at most `TOP`.
         """
         ...
 

@@ -60,16 +60,24 @@ class MatchedName:
 
 @dataclass(frozen=True, slots=True)
 class ScoredEntity:
-    """A candidate entity with its features and logit."""
+    """A candidate entity with its features and logit.
 
-    name: MatchedName  # the best name of the entity
-    features: npt.NDArray[np.float64]  # (len(FEATURES),)
-    logit: float  # dot product of features and coefficients, plus the offset
-    # what rules add to the logit (`scoring.py`): the share among namesakes, and the bonus of an exact name
+    Attributes:
+        name: The best name of the entity.
+        features: (len(FEATURES),).
+        logit: Dot product of features and coefficients, plus the offset.
+        offset: What rules add to the logit (`scoring.py`): the share among namesakes, and the bonus of an exact name.
+        is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
+        tie: Whether another entity has an equal best name, and nothing separates the two.
+        document: What the parts of a document add to the logit, by name; None for a mention alone.
+    """
+
+    name: MatchedName
+    features: npt.NDArray[np.float64]
+    logit: float
     offset: float = 0.0
-    is_namesake: bool = False  # whether its best name is that of the first candidate, after folding; that one included
-    tie: bool = False  # whether another entity has an equal best name, and nothing separates the two
-    # what the parts of a document add to the logit, by name; None for a mention alone.
+    is_namesake: bool = False
+    tie: bool = False
     document: Mapping[str, float] | None = None
 
     @property
@@ -109,14 +117,23 @@ class ScoredEntity:
 
 @dataclass(frozen=True, slots=True)
 class ScoredMention:
-    """A mention with its candidate entities."""
+    """A mention with its candidate entities.
 
-    mention: str  # the string as given
-    found: list[ScoredEntity]  # the entities, best first
-    nil_logit: float  # logit of NIL
-    nil_features: npt.NDArray[np.float64]  # (len(NIL_FEATURES),)
-    rule: RuleName | None = None  # the rule that chose or ordered the first candidates, or None
-    certainty: float = 1.0  # precision of the rule, in (0, 1]; multiplies the probabilities of the candidates
+    Attributes:
+        mention: The string as given.
+        found: The entities, best first.
+        nil_logit: Logit of NIL.
+        nil_features: (len(NIL_FEATURES),).
+        rule: The rule that chose or ordered the first candidates, or None.
+        certainty: Precision of the rule, in (0, 1]; multiplies the probabilities of the candidates.
+    """
+
+    mention: str
+    found: list[ScoredEntity]
+    nil_logit: float
+    nil_features: npt.NDArray[np.float64]
+    rule: RuleName | None = None
+    certainty: float = 1.0
 
     @property
     def logits(self) -> list[float]:

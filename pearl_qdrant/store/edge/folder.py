@@ -39,9 +39,8 @@ from pearl_qdrant.store.edge.content import (
 from pearl_qdrant.store.schema import Manifest
 from pearl_qdrant.store.system import ProcessGuard, resource_error
 
-SMALL_POINTS = (
-    20_000  # up to which a load keeps the payload indexes; else they are made with the graph (`child_main.py`)
-)
+# Points up to which a load keeps the payload indexes; else they are made with the graph (`child_main.py`).
+SMALL_POINTS = 20_000
 COMPACT_POINTS = 50_000  # at which a load compacts its growing segment: 70 MB of anonymous memory with payload indexes
 COMPACT_UNINDEXED_POINTS = 100_000  # the same without: until then 1.6 KB of anonymous memory a point, n-grams included
 WAIT_S = 2.0  # how long a second process waits: long enough if the first one is just closing
