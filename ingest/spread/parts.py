@@ -164,8 +164,11 @@ class PartBuilder:
         self._job = job
         self._work = Work(Path(job.work))
         if self._work.read_plan() != job.plan:
-            message = f"A worker does not see the work folder {job.work}: choose one on a folder that all machines of "
-            raise StoreError(f"{message}the cluster share at the same path.", option="work")
+            raise StoreError(
+                f"A worker does not see the work folder {job.work}: choose one on a folder that all machines of the "
+                f"cluster share at the same path.",
+                option="work",
+            )
         model = job.model
         if isinstance(model, str):
             model = load_encoder(model, device=job.device, pooling=job.pooling, prefix=job.prefix, threads=threads)

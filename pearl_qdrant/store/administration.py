@@ -96,7 +96,7 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
         yield Problem("unfinished_load", unfinished)
     elif status.points != manifest.names:
         is_more = status.points > manifest.names
-        mend = "deletes what the base has not" if is_more else "writes what lacks"
+        mend = "deletes names that the base lacks" if is_more else "writes those that are missing"
         yield Problem(
             "wrong_count",
             f"{status.points:,} points, but {manifest.names:,} names were written. The same ingest {mend}: "
