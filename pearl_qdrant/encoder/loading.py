@@ -11,7 +11,7 @@ import logging
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -120,9 +120,7 @@ def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
     identity = (found.name, config.weights_hash, config.dim, config.pooling, prefix, has_head)
     info = ModelInfo(*identity, device=device, precision=precision, runtime=runtime)
     tokenizer = NameTokenizer(found.folder, max_length=config.max_length, prefix=prefix)
-    if runtime == "torch":
-        return _torch_encoder(found.folder, tokenizer, info, options, checkpoint, never_seen)
-    return _onnx_encoder(found.folder / ONNX_FILE, tokenizer, info, options, never_seen)
+    return _encoder(found.folder, found.folder / ONNX_FILE, tokenizer, info, options, checkpoint, never_seen)
 
 
 def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
@@ -136,47 +134,28 @@ def _load_plain(found: FoundModel, options: _LoadOptions) -> Encoder:
     identity = (found.name, plain.weights_hash(), 0, plain.pooling, plain.prefix, False)
     info = ModelInfo(*identity, device=device, precision="fp32", runtime=runtime)
     tokenizer = NameTokenizer(plain.folder, max_length=plain.max_length, prefix=plain.prefix, lowercase=plain.lowercase)
-    if runtime == "torch":
-        return _torch_encoder(plain.folder, tokenizer, info, options)
-    assert plain.onnx_path is not None
-    return _onnx_encoder(plain.onnx_path, tokenizer, info, options)
+    return _encoder(plain.folder, plain.onnx_path, tokenizer, info, options)
 
 
-def _onnx_encoder(
-    path: Path, tokenizer: NameTokenizer, info: ModelInfo, options: _LoadOptions, never_seen: BoolArray | None = None
-) -> Encoder:
-    """Load a graph; the width of a plain encoder's vectors is that of the graph."""
-    from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, onnx_encoder
-
-    graph = OnnxGraph(path, arena=options.arena)
-    info = info if info.dim else replace(info, dim=graph.token_width())
-    return onnx_encoder(graph, tokenizer, info=info, never_seen=never_seen, threads=options.threads)
-
-
-def _torch_encoder(
+def _encoder(
     folder: Path,
+    onnx_path: Path | None,
     tokenizer: NameTokenizer,
     info: ModelInfo,
     options: _LoadOptions,
     checkpoint: VerifiedCheckpoint | None = None,
     never_seen: BoolArray | None = None,
 ) -> Encoder:
-    """Load the safetensors of a folder into torch."""
-    import torch
+    """Load the weights on the runtime that was planned."""
+    how: dict[str, Any] = {"info": info, "never_seen": never_seen, "threads": options.threads}
+    if info.runtime == "torch":
+        from pearl_qdrant.encoder.runtime.torch_runtime import torch_encoder
 
-    from pearl_qdrant.encoder.runtime.torch_runtime import (
-        encoding_precision,
-        load_network,
-        network_width,
-        torch_encoder,
-    )
+        return torch_encoder(folder, tokenizer, checkpoint=checkpoint, precision=options.precision, **how)
+    from pearl_qdrant.encoder.runtime.onnx_runtime import onnx_encoder
 
-    if options.threads is not None and info.device == "cpu":
-        torch.set_num_threads(options.threads)
-    network = load_network(folder, pooling=info.pooling, checkpoint=checkpoint)
-    precision = encoding_precision(network, info.device) if options.precision == "auto" else options.precision
-    info = replace(info, dim=network_width(network), precision=precision)
-    return torch_encoder(network, tokenizer, info=info, never_seen=never_seen)
+    assert onnx_path is not None
+    return onnx_encoder(onnx_path, tokenizer, arena=options.arena, **how)
 
 
 def check_device(device: str) -> None:

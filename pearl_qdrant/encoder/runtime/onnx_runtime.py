@@ -10,7 +10,7 @@ blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +84,6 @@ class OnnxGraph:
             raise CheckpointError(str(self.path), batch_failure(batch, error)) from error
         return results
 
-    def try_out(self, widths: Mapping[str, int], *, n_ids: int) -> None:
-        """Run the last token of the vocabulary, to refuse a tokenizer with more tokens than the graph has embeddings.
-        Raises CheckpointError as for `run`, or if an output has another width than this.
-        """
-        last = np.full((1, 1), n_ids - 1, dtype=np.int64)
-        for name, found in zip(widths, self.run(list(widths), Batch(last, np.ones_like(last))), strict=True):
-            if found.shape[-1] != widths[name]:
-                raise CheckpointError(
-                    str(self.path), f"output '{name}' is {found.shape[-1]} wide, {widths[name]} expected"
-                )
-
     def check_pearl_outputs(self, dim: int) -> None:
         """Raise a CheckpointError unless the outputs are `embedding` (b, dim) and `type_logits` (b, 95)."""
         for name, width in ((EMBEDDING, dim), (TYPE_LOGITS, len(PHRASE_TYPES))):
@@ -112,40 +101,42 @@ class OnnxGraph:
         shapes = ", ".join(f"{name} {shape}" for name, shape in self.outputs.items())
         raise CheckpointError(str(self.path), f"has no output of token vectors (batch, tokens, dim), only: {shapes}")
 
-    def token_width(self) -> int:
-        """Width of a plain encoder's vectors, measured by a run if the graph does not declare it."""
-        name = self.token_output()
-        declared = self.outputs[name][2]
-        if isinstance(declared, int):
-            return declared
-        ones = np.ones((1, 2), dtype=np.int64)
-        return int(self.run([name], Batch(ones, ones))[0].shape[2])
-
 
 MAX_BATCH_TOKENS, MAX_BATCH_NAMES = 512, 256
 """Larger batches do not fit the cache: per processor second, int8 encodes 1,176 names with 512 and 992 with 2,048."""
 
 
 def onnx_encoder(
-    graph: OnnxGraph, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None, threads: int | None
+    path: Path,
+    tokenizer: NameTokenizer,
+    *,
+    info: ModelInfo,
+    never_seen: BoolArray | None,
+    threads: int | None,
+    arena: bool,
 ) -> BatchEncoder:
-    """An encoder over an ONNX graph. Raises CheckpointError if the graph has other outputs, or fewer embeddings than
-    the tokenizer has tokens.
+    """An encoder over a PEARL graph with outputs for embedding and type logits; or over the graph of a plain encoder,
+    whose token vectors are pooled here, and whose width is not in `info`. Raises CheckpointError as `OnnxGraph` does,
+    if the graph has other outputs, or fewer embeddings than the tokenizer has tokens.
 
-    Args:
-        graph: A PEARL graph with outputs for embedding and type logits, or the graph of a plain encoder, whose token
-            vectors are pooled here.
-        never_seen: (95,), labels that get probability 0; None without a trained type head.
-        threads: Number of batches that run at once; by default one per core that this process may use.
+    Labels that were never seen, (95,), get probability 0; None without a trained type head. `threads` batches run at
+    once, by default one per core that this process may use.
     """
-    is_pearl = never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys()
+    graph = OnnxGraph(path, arena=arena)
+    is_pearl = info.dim > 0 and (never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys())
     if is_pearl:
         graph.check_pearl_outputs(info.dim)
-    widths = {EMBEDDING: info.dim, TYPE_LOGITS: len(PHRASE_TYPES)} if is_pearl else {graph.token_output(): info.dim}
-    graph.try_out(widths, n_ids=tokenizer.n_ids)
+    outputs = [EMBEDDING, TYPE_LOGITS] if is_pearl else [graph.token_output()]
+    # The last token of the vocabulary refuses a tokenizer with more tokens than the graph has embeddings.
+    last = np.full((1, 1), tokenizer.n_ids - 1, dtype=np.int64)
+    widths = [found.shape[-1] for found in graph.run(outputs, Batch(last, np.ones_like(last)))]
+    info = info if info.dim else replace(info, dim=widths[0])
+    for name, width, expected in zip(outputs, widths, (info.dim, len(PHRASE_TYPES)), strict=False):
+        if width != expected:
+            raise CheckpointError(str(path), f"output '{name}' is {width} wide, {expected} expected")
 
     def run(batch: Batch) -> tuple[FloatArray, FloatArray | None]:
-        found = graph.run(list(widths), batch)
+        found = graph.run(outputs, batch)
         return (found[0], found[1]) if is_pearl else (pool(found[0], batch.attention_mask, pooling=info.pooling), None)
 
     limits = BatchLimits(MAX_BATCH_TOKENS, MAX_BATCH_NAMES, threads or usable_cores())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,28 @@ GPU_LIMITS = BatchLimits(max_tokens=32768, max_names=2048, workers=2)
 
 
 def torch_encoder(
-    network: PearlNetwork, tokenizer: NameTokenizer, *, info: ModelInfo, never_seen: BoolArray | None
+    folder: Path,
+    tokenizer: NameTokenizer,
+    *,
+    info: ModelInfo,
+    never_seen: BoolArray | None,
+    threads: int | None,
+    checkpoint: VerifiedCheckpoint | None,
+    precision: str,
 ) -> BatchEncoder:
-    """An encoder over a network in float32, which is moved to the device of `info` and cast to its precision, in place.
+    """An encoder over the network of a folder, on the device of `info`; raises as `load_network`.
 
-    `never_seen` are the labels that get probability 0, (95,); None without a head.
+    `never_seen` are the labels that get probability 0, (95,); None without a head. `threads` are those of torch on a
+    CPU, for the whole process.
     """
     device = torch.device(info.device)
-    network = network.to(device).eval()
+    if threads is not None and device.type == "cpu":
+        torch.set_num_threads(threads)
+    network = load_network(folder, pooling=info.pooling, checkpoint=checkpoint).to(device).eval()
+    precision = encoding_precision(network, info.device) if precision == "auto" else precision
+    info = replace(info, dim=network_width(network), precision=precision)
     encoder: Any = network.phrase_encoder
-    if info.precision == "bf16":
+    if precision == "bf16":
         encoder.to(torch.bfloat16)
     n_rows = len(encoder.get_input_embeddings().weight)
     if tokenizer.n_ids > n_rows:  # on a GPU such an id is fatal
