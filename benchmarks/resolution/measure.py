@@ -11,6 +11,14 @@ set share are given to all methods and left out of the figures: nothing but a co
     B3 P, B3 R        mean over names of the share of its cluster that is of its entity, and the other way round
                       (B-cubed: Bagga and Baldwin 1998)
     mixed             clusters of more than 50 names with two entities of at least 10 names each
+
+What others do with the names of a graph:
+
+    exact             equal folded names (`lexical.ngrams.fold_name`); LightRAG and GraphRAG compare keys that are less
+                      folded
+    token sort        rapidfuzz's token_sort_ratio at a cutoff, pairs joined by union-find
+    HippoRAG          an edge at a cosine of 0.8 between the vectors of two names, connected components
+    KAG               each name is joined with its nearest name by vector, if that has the same type
 """
 
 from __future__ import annotations
@@ -18,12 +26,16 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
-import rules_of_others
+import numpy.typing as npt
+from rapidfuzz import fuzz, process
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "runs"))
@@ -37,6 +49,8 @@ from pearl_qdrant.resolution import NameRecord, resolve  # noqa: E402
 from pearl_qdrant.resolution.resolving import DEFAULT_PRECISION  # noqa: E402
 from training.examples.example import DEVELOPMENT_SPLITS  # noqa: E402
 
+FloatArray = npt.NDArray[np.float32]
+_BLOCK = 1000
 TOKEN_SORT = (80.0, 85.0, 90.0, 95.0)
 COSINES = (0.8, 0.9)
 
@@ -78,6 +92,78 @@ def show(method: str, names: Sequence[GoldName], clusters: Sequence[Hashable], s
     print(f"{method:24}" + "".join(f"{100 * value:8.1f}" for value in figures) + f"{mixed:6}{seconds:8.0f}", flush=True)
 
 
+def components(n: int, pairs: npt.NDArray[np.int64]) -> list[int]:
+    """The connected component of each of n names, of the numbers of names that are joined, (p, 2)."""
+    graph = coo_array((np.ones(len(pairs), np.int8), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    found: list[int] = connected_components(graph, directed=False)[1].tolist()
+    return found
+
+
+def _pairs_above(blocks: Iterator[npt.NDArray[Any]], cutoffs: Sequence[float]) -> dict[float, npt.NDArray[np.int64]]:
+    """Pairs of names with at least a score, for each cutoff, from blocks of rows of their matrix of scores."""
+    rows, columns, scores, start = [], [], [], 0
+    for block in blocks:
+        i, j = np.nonzero(block >= min(cutoffs))
+        is_above = start + i < j
+        rows.append(start + i[is_above])
+        columns.append(j[is_above])
+        scores.append(block[i, j][is_above])
+        start += len(block)
+    pairs = np.stack((np.concatenate(rows), np.concatenate(columns)), axis=1)
+    every = np.concatenate(scores)
+    return {cutoff: pairs[every >= cutoff] for cutoff in cutoffs}
+
+
+def exact(names: Sequence[str]) -> list[str]:
+    """Clusters of equal folded names; a name without letters and digits is alone."""
+    return [fold_name(name) or f"\0{name}" for name in names]
+
+
+def token_sort(names: Sequence[str], cutoffs: Sequence[float]) -> dict[float, list[int]]:
+    """Clusters for each cutoff in [0, 100], by union-find over all pairs."""
+    folded = exact(names)
+    distinct = list(dict.fromkeys(folded))
+    number = {name: i for i, name in enumerate(distinct)}
+    sorted_words = [" ".join(sorted(name.split())) for name in distinct]
+    blocks = (
+        process.cdist(
+            sorted_words[start : start + _BLOCK],
+            sorted_words,
+            scorer=fuzz.ratio,
+            score_cutoff=min(cutoffs),
+            dtype=np.uint8,
+            workers=2,
+        )
+        for start in range(0, len(distinct), _BLOCK)
+    )
+    found = {}
+    for cutoff, pairs in _pairs_above(blocks, cutoffs).items():
+        sets = components(len(distinct), pairs)
+        found[cutoff] = [sets[number[name]] for name in folded]
+    return found
+
+
+def cosine(vectors: FloatArray, cutoffs: Sequence[float]) -> dict[float, list[int]]:
+    """Connected components of the graph of pairs with at least that cosine, for each cutoff."""
+    blocks = (vectors[start : start + _BLOCK] @ vectors.T for start in range(0, len(vectors), _BLOCK))
+    return {cutoff: components(len(vectors), pairs) for cutoff, pairs in _pairs_above(blocks, cutoffs).items()}
+
+
+def nearest_of_label(vectors: FloatArray, types: Sequence[str]) -> list[int]:
+    """Each name joined with the nearest one of its type."""
+    codes = np.unique(np.array(types), return_inverse=True)[1]
+    pairs = []
+    for start in range(0, len(vectors), _BLOCK):
+        scores = vectors[start : start + _BLOCK] @ vectors.T
+        rows = np.arange(len(scores))
+        scores[rows, start + rows] = -2.0
+        scores[codes[start : start + _BLOCK, None] != codes[None, :]] = -2.0
+        best = scores.argmax(axis=1)
+        is_found = scores[rows, best] > -2.0
+        pairs.append(np.stack((start + rows[is_found], best[is_found]), axis=1))
+    return components(len(vectors), np.concatenate(pairs))
+
+
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--only", multiple=True, help="A set; may be repeated.")
@@ -107,18 +193,18 @@ def main(data: Path, only: tuple[str, ...], size: int, precision: float, graphs:
 def print_peers(names: Sequence[GoldName], encoder: object) -> None:
     """Print a row for what others do."""
     strings = [one.name for one in names]
-    show("exact folded names", names, rules_of_others.exact(strings), 0)
+    show("exact folded names", names, exact(strings), 0)
     start = time.process_time()
-    for cutoff, sets in rules_of_others.token_sort(strings, TOKEN_SORT).items():
+    for cutoff, sets in token_sort(strings, TOKEN_SORT).items():
         show(f"token sort {cutoff:.0f}", names, sets, time.process_time() - start)
     distinct = list(dict.fromkeys((one.name, one.type) for one in names))
     place = {key: i for i, key in enumerate(distinct)}
     rows = [place[(one.name, one.type)] for one in names]
     start = time.process_time()
     vectors = np.asarray(encoder.encode([name for name, _ in distinct]).vectors)  # type: ignore[attr-defined]
-    for cutoff, found in rules_of_others.cosine(vectors, COSINES).items():
+    for cutoff, found in cosine(vectors, COSINES).items():
         show(f"cosine {cutoff} (HippoRAG)", names, [found[row] for row in rows], time.process_time() - start)
-    nearest = rules_of_others.nearest_of_label(vectors, [type_ for _, type_ in distinct])
+    nearest = nearest_of_label(vectors, [type_ for _, type_ in distinct])
     show("top-1 of a label (KAG)", names, [nearest[row] for row in rows], time.process_time() - start)
 
 

@@ -19,22 +19,113 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
+import socket
+import subprocess
+import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 from urllib.parse import quote
 
-from client import Answer, Connection
-from process import Service, running
+import psutil
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.store.open import open_store
 
 TURNS = 3
 SEARCH_CLIENTS = 16
+START_S = 600
+
+
+@dataclass
+class Connection:
+    """One kept-alive connection to a service on this machine: little processor time, one request after the other."""
+
+    port: int
+    _streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def request(self, method: str, path: str, body: Any = None) -> int:
+        """Send a request and return the status of its answer; a connection that the service closed is opened again.
+
+        Raises:
+            OSError: If the connection breaks before there is an answer.
+        """
+        if self._streams is None or self._streams[1].is_closing():
+            self._streams = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = self._streams
+        packed = b"" if body is None else json.dumps(body).encode()
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(packed)}"]
+        if packed:
+            lines.append("Content-Type: application/json")
+        writer.write("\r\n".join([*lines, "", ""]).encode() + packed)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+            length = next((int(line.split(":")[1]) for line in head if line.startswith("content-length:")), 0)
+            await reader.readexactly(length)
+        except asyncio.IncompleteReadError as error:
+            self.close()
+            raise OSError("the connection was closed before an answer") from error
+        if "connection: close" in head:
+            self.close()
+        return int(head[0].split()[1])
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+@dataclass
+class Service:
+    """A running service, in a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    def cpu_s(self) -> float:
+        """Processor time so far, of all its processes, in seconds."""
+        parent = psutil.Process(self.process.pid)
+        return sum(sum(one.cpu_times()[:2]) for one in (parent, *parent.children(recursive=True)))
+
+    def wait(self, path: str) -> None:
+        """Wait until a GET is answered with 200."""
+        end = time.monotonic() + START_S
+        while not self._is_answered(path):
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise SystemExit(f"the service does not answer {path}")
+            time.sleep(0.2)
+
+    def _is_answered(self, path: str) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+                return bool(answer.status == 200)
+        except OSError:  # refused, or an error status
+            return False
+
+
+@contextmanager
+def running(store: str, *options: str) -> Iterator[Service]:
+    """Run a service on a free port until the block ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "pearl_qdrant", "serve", "--store", store, "--port", str(port), *options]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    service = Service(process, port)
+    try:
+        service.wait("/health/ready")
+        yield service
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 @dataclass
@@ -73,7 +164,8 @@ def shown(ratios: list[float]) -> str:
     return ", ".join(f"{one:.2f}" for one in ratios)
 
 
-Request = Callable[[Connection], Awaitable[tuple[Answer, int]]]
+Request = Callable[[Connection], Awaitable[tuple[int, int]]]
+"""Sends a request; returns the status, and the mentions of it."""
 
 
 async def run_clients(port: int, n: int, seconds: float, request: Request, pause: float = 0.0) -> Outcome:
@@ -89,12 +181,12 @@ async def run_clients(port: int, n: int, seconds: float, request: Request, pause
                 await asyncio.sleep(rng.uniform(0, 2 * pause))
             start = time.perf_counter()
             try:
-                answer, mentions = await request(connection)
+                status, mentions = await request(connection)
             except OSError:
                 outcome.statuses[0] += 1
                 continue
-            outcome.statuses[answer.status] += 1
-            if answer.status == 200:
+            outcome.statuses[status] += 1
+            if status == 200:
                 outcome.seconds.append(time.perf_counter() - start)
                 outcome.mentions += mentions
             else:
@@ -127,7 +219,7 @@ def mentions_of(names: list[str], rng: random.Random) -> Iterator[str]:
 def linking(mentions: Iterator[str], per_request: int, collection: str) -> Request:
     """Requests to link."""
 
-    async def request(connection: Connection) -> tuple[Answer, int]:
+    async def request(connection: Connection) -> tuple[int, int]:
         body = {"collection": collection, "mentions": list(islice(mentions, per_request))}
         return await connection.request("POST", "/v1/link", body), per_request
 
@@ -137,7 +229,7 @@ def linking(mentions: Iterator[str], per_request: int, collection: str) -> Reque
 def typing(names: list[str], rng: random.Random, collection: str) -> Request:
     """Requests of people who type."""
 
-    async def request(connection: Connection) -> tuple[Answer, int]:
+    async def request(connection: Connection) -> tuple[int, int]:
         name = rng.choice(names)
         typed = name[: rng.randint(1, len(name))]
         if len(typed) > 4 and rng.random() < 0.1:

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from recipe_tables import read_texts, read_tsv
 
-from mini_en.data import Shares, plain_phrases, proper_names, read_sources
+from mini_en.data import plain_phrases, proper_names, read_sources
 from mini_en.examples import ExampleSource, alias_examples, without_strings
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from training.examples.example import TRAIN_SPLITS, Example, sort_examples, split_of
 
-SHARES = Shares(0.34, 0.02, 0.24, 0.12, 0.10, 0.02, 0.02)
 PROPER = 0.05
 FURTHER = {"mesh": 0.10, "craft": 0.01, "news": 0.06, "substituted": 0.08, "mined": 0.03}
 """Share of each further source, relative to the shares of the others."""
@@ -34,7 +33,7 @@ _KNOWN_AS = re.compile(
 
 def first_sources(data: Path, wordnet: Path) -> list[ExampleSource]:
     """Return the sources of `mini_en/data.py`, and proper names."""
-    sources = read_sources(data, wordnet, random.Random(0), SHARES)
+    sources = read_sources(data, wordnet)
     return [*sources, ExampleSource(proper_names(sources), PROPER)]
 
 

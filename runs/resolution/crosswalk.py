@@ -15,7 +15,7 @@ import hashlib
 import random
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -138,13 +138,7 @@ def fit(found: Found) -> None:
 def scored_again(found: Found) -> Found:
     """With the probabilities of the coefficients that were just fitted."""
     return [
-        (
-            gold,
-            [
-                evidence.Evidence(e.candidate, e.name, e.features, evidence.probability_of(e.features), e.is_exact)
-                for e in of_one
-            ],
-        )
+        (gold, [replace(one, probability=evidence.probability_of(one.features)) for one in of_one])
         for gold, of_one in found
     ]
 
