@@ -87,24 +87,21 @@ def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
     return _mix(np.concatenate(parts, axis=1))
 
 
-def edit_pairs(
-    texts: Sequence[str], *, max_distance: int = MAX_DISTANCE, window: int = WINDOW, threads: int = 1
-) -> tuple[Pairs, npt.NDArray[np.uint8]]:
-    """Return pairs of different strings within an edit distance (Levenshtein: insert, delete, substitute). Returns
-    pairs of indices, (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at least 1:
-    equal strings are not a pair. The strings are best in alphabetical order, so that the partners taken from a large
-    block are near. `max_distance` is 1 or 2; for the window see `WINDOW`.
+def edit_pairs(texts: Sequence[str], *, window: int = WINDOW, threads: int = 1) -> tuple[Pairs, npt.NDArray[np.uint8]]:
+    """Return pairs of different strings within two edits (Levenshtein: insert, delete, substitute): pairs of indices,
+    (m, 2), the smaller one first, each pair once and sorted; and their distances, (m,), at least 1: equal strings are
+    not a pair. The strings are best in alphabetical order, so that the partners taken from a large block are near.
     """
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     found = [np.zeros(0, dtype=np.uint64)]
-    for first, second in _sharing_a_variant(texts, lengths, max_distance, window):
-        close = np.abs(lengths[first] - lengths[second]) <= max_distance
+    for first, second in _sharing_a_variant(texts, lengths, window):
+        close = np.abs(lengths[first] - lengths[second]) <= MAX_DISTANCE
         low, high = np.minimum(first[close], second[close]), np.maximum(first[close], second[close])
         found.append(np.unique(low.astype(np.uint64) << np.uint64(32) | high.astype(np.uint64)))
     keys = np.unique(np.concatenate(found))
     pairs = np.stack([keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)], axis=1).astype(np.int64)
-    distances = edit_distances(texts, pairs, limit=max_distance, threads=threads)
-    near = (distances <= max_distance) & (distances > 0)
+    distances = edit_distances(texts, pairs, limit=MAX_DISTANCE, threads=threads)
+    near = (distances <= MAX_DISTANCE) & (distances > 0)
     return pairs[near], distances[near]
 
 
@@ -124,14 +121,12 @@ def edit_distances(texts: Sequence[str], pairs: Pairs, *, limit: int = 254, thre
     return np.concatenate(parts)
 
 
-def _sharing_a_variant(
-    texts: Sequence[str], lengths: IntArray, max_distance: int, window: int
-) -> Iterator[tuple[IntArray, IntArray]]:
+def _sharing_a_variant(texts: Sequence[str], lengths: IntArray, window: int) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield pairs of strings that share a variant, some of them several times."""
     groups = []  # rows of one length with the deletions of their variants, which are few enough for a pass
     n_hashes = 0
     for length in np.unique(lengths[lengths > 0]).tolist():
-        deletions = max_distance if length <= LONGEST else 1
+        deletions = MAX_DISTANCE if length <= LONGEST else 1
         each = 1 + length + (length * (length - 1) // 2 if deletions > 1 else 0)
         rows = np.flatnonzero(lengths == length)
         n_hashes += each * len(rows)

@@ -46,6 +46,7 @@ Array = npt.NDArray[np.float32]
 
 _SHORTEST = 2
 _MICRO_BATCH = 256
+_MEASURED = 2000  # words
 MAX_TOKENS = 16
 """Longest word in tokens; the encoder looks at fewer."""
 
@@ -224,11 +225,9 @@ def look_alikes(words: Sequence[str]) -> dict[int, tuple[int, ...]]:
     return {place: tuple(sorted(others)) for place, others in found.items()}
 
 
-def measure_mimicry(
-    mimic: MimicNetwork, tokenizer: Any, targets: Targets, *, n: int = 2000, rng: random.Random
-) -> Mimicry:
-    """Measure how many of `n` words find their own vector among those of all `n`, with and without an edit."""
-    rows = rng.sample(range(len(targets.words)), min(n, len(targets.words)))
+def measure_mimicry(mimic: MimicNetwork, tokenizer: Any, targets: Targets, *, rng: random.Random) -> Mimicry:
+    """Measure how many of some words find their own vector among those of all, with and without an edit."""
+    rows = rng.sample(range(len(targets.words)), min(_MEASURED, len(targets.words)))
     words = [targets.words[i] for i in rows]
     typos = [edit_letters(word, rng) or word for word in words]
     vectors = nn.functional.normalize(torch.from_numpy(targets.vectors[rows]), dim=-1)

@@ -271,6 +271,10 @@ class MiningConfig:
             raise OptionError("kept", f"'kept' is {self.kept}, but must be at most 'pool' ({self.pool}).")
 
 
+Sampling = Literal["lowest_score", "random_ngram", "random_span"]
+"""How the n-gram of a sequence is chosen: by the lowest score (ULR, section 3.3), at random among its n-grams (the
+published code), or words in a row at random (Table 7)."""
+
 MAX_NGRAM_WORDS = 15
 """The longest n-gram that can be asked for."""
 

@@ -64,14 +64,8 @@ class Task:
         return replace(self, **arrays)
 
 
-def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]], *, weight: float = 1.0) -> Task:
-    """Convert scored mentions to arrays.
-
-    Args:
-        scored: m mentions.
-        gold: m sets of entity ids, each of which counts as right; empty for NIL.
-        weight: Weight of the task, in both fits.
-    """
+def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset[str]]) -> Task:
+    """Convert m scored mentions to arrays, with m sets of entity ids, each of which counts as right; empty for NIL."""
     m, k = len(scored), max((len(one.found) for one in scored), default=0)
     features = np.zeros((m, k, len(FEATURES)))
     present, right = np.zeros((m, k), dtype=np.bool_), np.zeros((m, k), dtype=np.bool_)
@@ -85,23 +79,20 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
     nil_features = np.array([one.nil_features for one in scored]).reshape(m, len(NIL_FEATURES))
     is_nil = np.array([not ids for ids in gold])
     by_rule = np.array([one.certainty < 1 for one in scored])
-    return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule, weight, weight)
+    return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule)
 
 
-def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3, iterations: int = 200) -> RankingModel:
-    """Fit the coefficients of the ranking, then those of the decision about its first candidates.
-
-    Args:
-        tasks: Weighted by their `weight` and `decision_weight`.
-        l2: Weight of the squared coefficients, each scaled by the deviation of its feature.
-        iterations: Iterations of L-BFGS-B, at most.
+def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3) -> RankingModel:
+    """Fit the coefficients of the ranking, then those of the decision about its first candidates, over tasks weighted
+    by their `weight` and `decision_weight`. `l2` is the weight of the squared coefficients, each scaled by the
+    deviation of its feature.
     """
     tasks = [task.take(~task.by_rule & task.present.any(axis=1)) for task in tasks]
     tasks = [task for task in tasks if len(task.is_nil)]
     # Mentions whose entity is among several candidates say which is nearer.
     several = [task.take(task.right.any(axis=1) & (task.present.sum(axis=1) > 1)) for task in tasks]
-    ranking = _fit([task for task in several if len(task.is_nil)], FIXED, l2, iterations)
-    fitted = _fit_decision([_decision_rows(task, ranking) for task in tasks], l2, iterations)
+    ranking = _fit([task for task in several if len(task.is_nil)], l2)
+    fitted = _fit_decision([_decision_rows(task, ranking) for task in tasks], l2)
     n = len(FEATURES)
     return RankingModel(ranking, fitted[:n], -fitted[n:])
 
@@ -125,7 +116,7 @@ def _decision_rows(task: Task, ranking: FloatArray) -> _Decisions:
     return _Decisions(features, 1.0 / odds.sum(axis=1), task.right[rows, first], task.decision_weight)
 
 
-def _fit_decision(tasks: Sequence[_Decisions], l2: float, iterations: int) -> FloatArray:
+def _fit_decision(tasks: Sequence[_Decisions], l2: float) -> FloatArray:
     """Coefficients of the features and of the mention, (p,), which make -log p(the first is right or not) least."""
     tasks = [task for task in tasks if task.weight]
     total_weight = sum(task.weight for task in tasks)
@@ -142,10 +133,10 @@ def _fit_decision(tasks: Sequence[_Decisions], l2: float, iterations: int) -> Fl
             gradient = gradient + task.weight / total_weight * (slope @ task.features) / len(p) / scale
         return total, gradient
 
-    return _minimise(loss, scale, DECISION_FIXED, iterations)
+    return _minimise(loss, scale, DECISION_FIXED)
 
 
-def _fit(tasks: Sequence[Task], fixed: Mapping[str, float], l2: float, iterations: int) -> FloatArray:
+def _fit(tasks: Sequence[Task], l2: float) -> FloatArray:
     """The coefficients, (p,), of the features in their order."""
     tasks = [task for task in tasks if task.weight]
     total_weight = sum(task.weight for task in tasks)
@@ -159,7 +150,7 @@ def _fit(tasks: Sequence[Task], fixed: Mapping[str, float], l2: float, iteration
             gradient = gradient + task.weight / total_weight * slope / scale
         return total, gradient
 
-    return _minimise(loss, scale, fixed, iterations)
+    return _minimise(loss, scale, FIXED)
 
 
 def _scale(features: FloatArray) -> FloatArray:
@@ -171,10 +162,7 @@ def _scale(features: FloatArray) -> FloatArray:
 
 
 def _minimise(
-    loss: Callable[[FloatArray], tuple[float, FloatArray]],
-    scale: FloatArray,
-    fixed: Mapping[str, float],
-    iterations: int,
+    loss: Callable[[FloatArray], tuple[float, FloatArray]], scale: FloatArray, fixed: Mapping[str, float]
 ) -> FloatArray:
     """Coefficients with the least loss, (p,), each with the sign of its feature; margins raise a candidate."""
     start = np.zeros(len(scale))
@@ -189,7 +177,7 @@ def _minimise(
         bounds[i] = (0.0, None)
     if len(scale) > len(FEATURES):
         bounds[len(FEATURES) + FEW_NAMES] = (0.0, 0.0)
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations})
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
     fitted: FloatArray = found.x / scale
     return fitted
 
@@ -222,12 +210,8 @@ def probabilities(task: Task, model: RankingModel) -> FloatArray:
 
 
 def accuracy_at_1(task: Task, model: RankingModel, *, has_rules: bool = True) -> float:
-    """Return the share of mentions with an entity whose first candidate is right; n tied ones earn 1/n each.
-
-    Args:
-        task: Scored mentions.
-        model: Coefficients.
-        has_rules: Whether rules go before the coefficients.
+    """Return the share of mentions with an entity whose first candidate is right; n tied ones earn 1/n each. With
+    `has_rules`, rules go before the coefficients.
     """
     return _earned(task, task.features @ model.features + (task.offsets if has_rules else 0.0))
 
@@ -243,13 +227,13 @@ def right_and_wrong(task: Task, model: RankingModel, *, threshold: float = DEFAU
     return float((is_linked & is_right).mean()), float((is_linked & ~is_right).mean())
 
 
-def accuracy_of_fusion(task: Task, *, k: int = 60) -> float:
+def accuracy_of_fusion(task: Task) -> float:
     """Return the same for reciprocal rank fusion of dense and lexical scores (Cormack et al. 2009), to compare."""
     fused = np.zeros(task.present.shape)
     for name in ("dense", "lexical"):
         scores = np.where(task.present, task.features[:, :, FEATURES.index(name)], -np.inf)
         ranks = (-scores).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable") + 1
-        fused += 1.0 / (k + ranks)
+        fused += 1.0 / (60 + ranks)
     return _earned(task, 100.0 * fused)
 
 

@@ -22,11 +22,11 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from torch import Tensor, distributed, nn
@@ -130,31 +130,24 @@ _log = logging.getLogger(__name__)
 LOG = "log.csv"
 
 
-class RunLog:
-    """Writes the log of a run into a folder; on a resume, rows after the saved state (step `done`) are removed."""
+def open_log(folder: Path, *, done: int, record: type[StepRecord]) -> TextIO:
+    """Open the log of a run in a folder; on a resume, rows after the saved state (step `done`) are removed."""
+    path, header = folder / LOG, [field.name for field in fields(record)]
+    kept: list[list[str]] = []
+    if done and path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            next(rows, None)
+            # A kill may have cut the last row short.
+            kept = [row for row in rows if len(row) == len(header) and row[0].isdigit() and int(row[0]) <= done]
+    log = path.open("w", encoding="utf-8", newline="")
+    _write_rows(log, [header, *kept])
+    return log
 
-    def __init__(self, folder: Path, *, done: int, record: type[StepRecord]) -> None:
-        path, header = folder / LOG, [field.name for field in fields(record)]
-        kept: list[list[str]] = []
-        if done and path.exists():
-            with path.open(encoding="utf-8", newline="") as file:
-                rows = csv.reader(file)
-                next(rows, None)
-                # A kill may have cut the last row short.
-                kept = [row for row in rows if len(row) == len(header) and row[0].isdigit() and int(row[0]) <= done]
-        self._file = path.open("w", encoding="utf-8", newline="")
-        self._write([header, *kept])
 
-    def close(self) -> None:
-        self._file.close()
-
-    def step(self, record: StepRecord) -> None:
-        """Write the figures of a step."""
-        self._write([[value if isinstance(value, int) else f"{value:.6g}" for value in asdict(record).values()]])
-
-    def _write(self, rows: Iterable[Sequence[object]]) -> None:
-        csv.writer(self._file, lineterminator="\n").writerows(rows)
-        self._file.flush()
+def _write_rows(log: TextIO, rows: Iterable[Iterable[object]]) -> None:
+    csv.writer(log, lineterminator="\n").writerows(rows)
+    log.flush()
 
 
 STATE = "state.safetensors"
@@ -241,7 +234,7 @@ class TrainingLoop:
         with deferred_stop() if is_single else nullcontext(no_stop) as stop, ExitStack() as stack:
             log = None
             if self.folder is not None and is_first:
-                log = stack.enter_context(closing(RunLog(self.folder, done=done, record=self.objective.record)))
+                log = stack.enter_context(open_log(self.folder, done=done, record=self.objective.record))
             hidden = not (self.progress and is_first)
             bar = tqdm(desc=self.name, unit="step", initial=done, total=self.steps, disable=hidden)
             stack.enter_context(bar)
@@ -254,7 +247,8 @@ class TrainingLoop:
                 )
                 bar.update()
                 if log is not None:
-                    log.step(record)
+                    figures = asdict(record).values()
+                    _write_rows(log, [[one if isinstance(one, int) else f"{one:.6g}" for one in figures]])
                 self.on_step(record)
                 # Clock and stop request are read after the call, which may take long.
                 is_overdue = self.clock() - saved_at >= self.save_seconds

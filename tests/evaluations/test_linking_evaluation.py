@@ -37,7 +37,6 @@ from training.evaluation.linking_sets import (
     MentionQuery,
     Protocol,
     Ranking,
-    SetSource,
     rank_entities,
     read_joins,
     read_set,
@@ -96,7 +95,7 @@ def folder(tmp_path: Path) -> Path:
 
 def ontology(folder: Path, protocol: Protocol, options: EvaluationOptions = EVERY_SPLIT) -> LinkingSet:
     """The set of the biomedical base."""
-    return read_set(FolderData(folder), SetSource("kb/biomedical/doid*.tsv", None, protocol), options)
+    return read_set(FolderData(folder), "kb/biomedical/doid*.tsv", table=None, protocol=protocol, options=options)
 
 
 def test_exact_aliases_are_linked_to_canonical_names(folder: Path) -> None:
@@ -149,9 +148,8 @@ def test_splits_divide_entities(folder: Path) -> None:
 
 def test_pairs_with_unknown_ids_are_skipped(folder: Path) -> None:
     """Only aliases of entities in the base are mentions."""
-    source = SetSource("kb/general.tsv", "alias_pairs/fb15k_wikidata_alias_pairs.tsv", "canonical")
-
-    one = read_set(FolderData(folder), source, EVERY_SPLIT)
+    table = "alias_pairs/fb15k_wikidata_alias_pairs.tsv"
+    one = read_set(FolderData(folder), "kb/general.tsv", table=table, protocol="canonical", options=EVERY_SPLIT)
 
     assert {query.mention for query in one.queries} == {"NYC", "ASA pill"}
     assert one.base.entities[0].types == ("ORG",)
@@ -229,20 +227,6 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
-@pytest.mark.slow
-def test_the_command_prints_linking(run: Run, folder: Path, model: Path) -> None:
-    """`evaluate --task linking_doid --json` has the figure, its details and peers."""
-    words = ["--data", str(folder), "--model", str(model), "--task", "linking_doid"]
-
-    done = run("evaluate", *words, "--json")
-
-    assert done.status == 0, done.err
-    task = json.loads(done.out)["tasks"]["linking_doid"]
-    assert task["n"] == 2
-    assert task["baselines"].keys() == {"exact", "rapidfuzz", "tfidf", "dense"}
-    assert "ece_50%" in task["details"]
-
-
 def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
     """Both protocols run on all entities of any base that ingest reads; other tasks are an error."""
     base = tmp_path / "mine.tsv"
@@ -256,6 +240,8 @@ def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_
     tasks = json.loads(done.out)["tasks"]
     assert tasks.keys() == {"linking_mine", "linking_mine_left_out"}
     assert tasks["linking_mine"]["n"] == 8
+    assert tasks["linking_mine"]["baselines"].keys() == {"exact", "rapidfuzz", "tfidf", "dense"}
+    assert "ece_50%" in tasks["linking_mine"]["details"]
     assert other.status == 2
     assert "linking and everyday only" in other.err
 

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from pearl_qdrant.errors import DeviceError
-from training.training_loop import deferred_stop, gather_rows, local_device, sum_over_processes
+from training.training_loop import deferred_stop, local_device
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -43,25 +43,14 @@ def step_of(folder: Path) -> int:
         return int(file.metadata()["step"])
 
 
-class Clock:
-    """A clock that the test sets."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_state_is_written_every_five_minutes(run_steps: Callable[..., None], tmp_path: Path) -> None:
     """Even with slow steps and a large `save_every`, a kill costs five minutes and not the whole run."""
-    clock = Clock()
     states: dict[int, int] = {}
 
     def happens(step: int) -> None:
         states[step] = step_of(tmp_path) if (tmp_path / STATE).exists() else 0
-        clock.now += 125
 
-    run_steps(tmp_path, happens, clock=clock)
+    run_steps(tmp_path, happens, clock=lambda: 100.0 + 125 * len(states))
 
     # The state when each step ends: a step takes 125 s, so every third step is past five minutes.
     assert states == {1: 0, 2: 0, 3: 0, 4: 3, 5: 3, 6: 3}
@@ -125,14 +114,6 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def test_a_process_alone_is_the_whole() -> None:
-    """Without torchrun nothing waits, and gathering returns the rows unchanged."""
-    rows = torch.ones(3, 2, requires_grad=True)
-
-    assert gather_rows(rows) is rows
-    assert sum_over_processes(torch.tensor(2.0)).item() == 2
 
 
 def test_a_processor_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:

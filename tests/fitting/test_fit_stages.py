@@ -163,12 +163,6 @@ def test_a_head_is_fitted_on_a_frozen_encoder(bert: Path, tmp_path: Path, run: R
 ROWS = "id\tname\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tcity {i}\n" for i in range(6))
 
 
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny plain encoder."""
-    return make_bert(tmp_path_factory.mktemp("bert") / "bert")
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     """All files of a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

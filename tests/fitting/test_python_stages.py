@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,10 @@ from pearl_qdrant import (
     FitRequest,
     LoveConfig,
     TrainingEvents,
-    UlrRequest,
     average_checkpoint,
     fit_model,
     pretrain_character_encoder,
 )
-from pearl_qdrant.cli import train
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import OptionError
@@ -138,17 +135,6 @@ def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
     assert all(torch.allclose(found[f"bert.{name}"], tensor + 0.25) for name, tensor in encoder.items())
     assert not (out / "model.onnx").exists()
     assert load_encoder(str(out), device="cpu").encode(["new york"]).vectors.shape[0] == 1
-
-
-@pytest.mark.parametrize("command, record", [("fit", FitRequest), ("ulr", UlrRequest)])
-def test_a_command_has_arguments_and_defaults_of_its_request(command: str, record: type[Any]) -> None:
-    """The command and its request cannot disagree: the options are fields, with the same defaults."""
-    options = {str(parameter.name): parameter.default for parameter in train.commands[command].params}
-    expected = {field.name: field.default for field in fields(record)}
-
-    for name in options.keys() - {"as_json", "base", "base_model", "out"}:
-        if expected[name] not in (None, (), False):
-            assert options[name] == expected[name], name
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def views_of(base: UlrBase, *, seed: int = 0) -> list[Views]:
     import numpy as np
 
     masking = open_masking(base.tokenizer, share=0.3)
-    sequences = tokenise(base.tokenizer, SENTENCES, prefix=base.prefix, max_tokens=40)
+    sequences = tokenise(base.tokenizer, SENTENCES, prefix=base.model.prefix, max_tokens=40)
     spans = [(4, 12), (0, 12), (7, 13), (4, 15)]
     chosen = [one.token_span(span) for one, span in zip(sequences, spans, strict=False)]
     rng = np.random.default_rng(seed)

@@ -222,11 +222,7 @@ _AFTER, _BEFORE = _fits("after"), _fits("before")
 if not listed."""
 
 
-class Token(NamedTuple):
-    """Start and end of a token in its text."""
-
-    start: int
-    end: int
+Tokens = list[re.Match[str]]
 
 
 class ChunkParser:
@@ -250,14 +246,11 @@ class ChunkParser:
                 if text is not None:
                     yield Phrase(text, lexical_class)
 
-    def _tag(self, text: str) -> tuple[list[Token], str]:
+    def _tag(self, text: str) -> tuple[Tokens, str]:
         """Return the tokens of a text, and a string with a letter for each."""
-        tokens: list[Token] = []
-        options: list[Weights] = []
+        tokens, options = list(_TOKEN.finditer(text)), []
         is_start = True
-        for match in _TOKEN.finditer(text):
-            word = match.group()
-            tokens.append(Token(match.start(), match.end()))
+        for word in (token.group() for token in tokens):
             options.append(self._options(word, is_start))
             is_start = word in ".!?:" or (is_start and not word[0].isalnum())
         return tokens, _choose(_unlikely_starts(text, tokens, options))
@@ -285,11 +278,11 @@ _COMMA, _END, _ONE, _ORDINAL, _MONTH, _NAME = ({letter: 1.0} for letter in ",.1J
 _NOTHING: dict[str, float] = {}
 
 
-def _unlikely_starts(text: str, tokens: list[Token], options: list[Weights]) -> list[Weights]:
+def _unlikely_starts(text: str, tokens: Tokens, options: list[Weights]) -> list[Weights]:
     """Decide whether a common word at the start of a sentence is part of a name: "Church Street was ..."."""
     for i, weights in enumerate(options[:-1]):
         if len(weights) > 1 and "E" in weights:
-            follows = options[i + 1] is _NAME and text[tokens[i].end : tokens[i + 1].start] == " "
+            follows = options[i + 1] is _NAME and text[tokens[i].end() : tokens[i + 1].start()] == " "
             without_name = {letter: weight for letter, weight in weights.items() if letter != "E"}
             options[i] = _NAME if follows and ("N" in weights or "J" in weights) else without_name
     return options
@@ -370,9 +363,9 @@ def _chunks_of(letters: str) -> Iterator[tuple[int, int, str]]:
             yield *match.span(), "ADVP"
 
 
-def _text(line: str, tokens: list[Token]) -> str | None:
+def _text(line: str, tokens: Tokens) -> str | None:
     """Return the phrase as written, white space normalised; None if it has only function words."""
-    text = " ".join(line[tokens[0].start : tokens[-1].end].split())
+    text = " ".join(line[tokens[0].start() : tokens[-1].end()].split())
     words = text.lower().split()
     if all(word in EMPTY_WORDS for word in words) or not any(c.isalnum() for c in text):
         return None

@@ -14,12 +14,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.formats import open_reader
@@ -45,10 +46,6 @@ from training.examples.files import (
 from training.examples.wordnet import read_synsets
 from training.options import DEFAULT_MAX_KEYS, CorpusOptions, Paths, StrPath, as_paths, check_bounds
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
 _TYPED_AT_ONCE = 8192
 _TEXTS_AT_ONCE = 64
 _IN_FLIGHT = 3  # chunks of texts per worker
@@ -62,9 +59,7 @@ Count = tuple[str, str, int]
 
 
 class PhraseCounter:
-    """Counts phrases by class: about `max_keys` of them in memory, all others in a temporary database. A context
-    manager, which removes it.
-    """
+    """Counts phrases by class: about `max_keys` of them in memory, all others in a temporary database."""
 
     def __init__(self, *, max_keys: int = DEFAULT_MAX_KEYS) -> None:
         self._max_keys = max_keys
@@ -72,10 +67,8 @@ class PhraseCounter:
         self._others = sqlite3.connect("")  # a temporary file of SQLite's own
         self._others.execute("CREATE TABLE counts (text BLOB, class, n, PRIMARY KEY (text, class)) WITHOUT ROWID")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Remove the database."""
         self._others.close()
 
     def add(self, counted: Mapping[Phrase, int]) -> None:
@@ -237,7 +230,7 @@ def make_corpus(
             # Each worker reads the lexicon again: sending it would take as long.
             given = Path(options.wordnet) if options.workers > 1 else lexicon
             open_parser = partial(ChunkParser, given, max_words=options.max_words)
-            with PhraseCounter(max_keys=options.max_keys) as counter:
+            with closing(PhraseCounter(max_keys=options.max_keys)) as counter:
                 for n_texts, counts in count_phrases(read, open_parser, workers=options.workers):
                     counter.add(counts)
                     report.texts += n_texts

@@ -26,12 +26,10 @@ from pearl_qdrant.errors import ModelError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
 from training.corpus.chunking import CLOSED_CLASS, EMPTY_WORDS
 from training.examples.files import TypeTable, entity_type_of, normalise_name
+from training.examples.numbers import ONES, ORDINAL_ONES, ORDINAL_TENS, TENS
 from training.examples.wordnet import Synset
 
-_ONES = (
-    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|"
-    "eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
-)
+_ONES = "|".join((*ONES, *TENS))
 _SCALES = "hundred|thousand|million|billion|trillion|dozen"
 _WORDS = rf"(?:(?:{_ONES}|{_SCALES}|a|half a|half)(?:[- ](?:and )?(?:{_ONES}|{_SCALES}))*)"
 _FIGURE = r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?"
@@ -47,13 +45,9 @@ _MONTH = (
     r"apr\.?|jun\.?|jul\.?|aug\.?|sept?\.?|oct\.?|nov\.?|dec\.?)"
 )
 _DAY = r"(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)s?"
-_ORDINAL_WORDS = (
-    "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|thirteenth|fourteenth|fifteenth|"
-    "sixteenth|seventeenth|eighteenth|nineteenth|twentieth|thirtieth|fortieth|fiftieth|sixtieth|seventieth|eightieth|"
-    "ninetieth|hundredth|thousandth|millionth"
-)
+_ORDINAL_WORDS = "|".join((*ORDINAL_ONES, *ORDINAL_TENS, "hundredth", "thousandth", "millionth"))
 _ORDINAL = (
-    rf"(?:\d+(?:,\d{{3}})*(?:st|nd|rd|th)|(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-)?"
+    rf"(?:\d+(?:,\d{{3}})*(?:st|nd|rd|th)|(?:(?:{'|'.join(TENS)})-)?"
     rf"(?:{_ORDINAL_WORDS}))"
 )
 _YEAR = r"(?:1\d{3}|20\d{2})"

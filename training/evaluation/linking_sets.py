@@ -65,31 +65,28 @@ class LinkingSet:
     nil_queries: tuple[MentionQuery, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SetSource:
-    """The tables of a set."""
-
-    base: str  # pattern of the base's table; the first match is used
-    # table of aliases with entity ids. None: the aliases of the base, only EXACT ones if it has scopes
-    pairs: str | None
-    protocol: Protocol  # which names the base keeps
-
-
-def read_set(data: Data, source: SetSource, options: EvaluationOptions) -> LinkingSet:
+def read_set(
+    data: Data,
+    base: str,  # pattern of the base's table; the first match is used
+    *,
+    table: str | None,  # aliases with entity ids. None: those of the base, only EXACT ones if it has scopes
+    protocol: Protocol,  # which names the base keeps
+    options: EvaluationOptions,
+) -> LinkingSet:
     """Read a set. Raises FormatError if a table is broken, or no mention belongs to the splits."""
-    path = data.paths(source.base)[0]
+    path = data.paths(base)[0]
     entities = read_base(data, path)
-    if source.pairs is not None:
-        pairs = [(alias, key) for alias, key in data.rows(source.pairs, "alias", "id") if key in entities]
+    if table is not None:
+        pairs = [(alias, key) for alias, key in data.rows(table, "alias", "id") if key in entities]
     else:
         pairs = list(_exact_aliases(data, path, entities))
     chosen_splits = options.splits or DEVELOPMENT_SPLITS
     pairs = [(alias, key) for alias, key in dict.fromkeys(pairs) if alias.strip() and split_of(key) in chosen_splits]
     if not pairs:
         splits = ", ".join(map(str, chosen_splits))
-        raise FormatError(source.pairs or path, None, f"no alias of an entity of the base belongs to splits {splits}.")
+        raise FormatError(table or path, None, f"no alias of an entity of the base belongs to splits {splits}.")
     chosen = random.Random(0).sample(pairs, min(options.n_mentions, len(pairs)))
-    has_aliases = source.protocol == "left_out"
+    has_aliases = protocol == "left_out"
     queries = [
         MentionQuery(alias, frozenset({key}), excluded_string=frozenset({key} if has_aliases else ()))
         for alias, key in chosen

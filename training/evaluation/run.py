@@ -304,8 +304,6 @@ def _aligned(rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> lis
     ]
 
 
-_log = logging.getLogger(__name__)
-
 _STRING_METHODS: Mapping[str, Callable[[], Method]] = {
     "jaccard": lambda: StringMethod("jaccard"),
     "tfidf": lambda: StringMethod("tfidf"),

@@ -363,9 +363,6 @@ class TypeTable:
         self._keys, first = np.unique(every, return_index=True)
         self._kinds = of_every[first]
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
     def get(self, phrase: str) -> str | None:
         """Return the type of a phrase, or None."""
         place = find_key(self._keys, phrase)

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 
 _MONTHS = ("January February March April May June July August September October November December").split()
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-_ONES = (
+ONES = (
     "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen"
 ).split()
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_ORDINAL_ONES = (
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+ORDINAL_ONES = (
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
     "fifteenth sixteenth seventeenth eighteenth nineteenth"
 ).split()
-_ORDINAL_TENS = "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth".split()
+ORDINAL_TENS = "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth".split()
 _SCALES = ("hundred", "thousand", "million", "billion")
 _UNITS = (
     *"km kilometres kilometers miles metres meters m cm mm feet ft inches kg kilograms grams g mg tonnes tons".split(),
@@ -33,17 +33,17 @@ _SIGNS = ("$", "€", "£", "¥", "US$", "$ ", "A$")
 def words_of(number: int) -> str:
     """Write a number from 1 to 99 in words."""
     if number < 20:
-        return _ONES[number - 1]
+        return ONES[number - 1]
     tens, ones = divmod(number, 10)
-    return _TENS[tens - 2] + (f"-{_ONES[ones - 1]}" if ones else "")
+    return TENS[tens - 2] + (f"-{ONES[ones - 1]}" if ones else "")
 
 
 def ordinal_words_of(number: int) -> str:
     """Write an ordinal from 1 to 99 in words."""
     if number < 20:
-        return _ORDINAL_ONES[number - 1]
+        return ORDINAL_ONES[number - 1]
     tens, ones = divmod(number, 10)
-    return f"{_TENS[tens - 2]}-{_ORDINAL_ONES[ones - 1]}" if ones else _ORDINAL_TENS[tens - 2]
+    return f"{TENS[tens - 2]}-{ORDINAL_ONES[ones - 1]}" if ones else ORDINAL_TENS[tens - 2]
 
 
 def _digits_ordinal(number: int) -> str:

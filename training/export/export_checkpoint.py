@@ -15,21 +15,20 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from onnx import TensorProto, helper
 from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.batching import open_tokenizer
-from pearl_qdrant.encoder.checkpoint import HEAD_TENSOR, ONNX_FILE, TORCH_FILE, VerifiedCheckpoint, seal
+from pearl_qdrant.encoder.checkpoint import HEAD_TENSOR, TORCH_FILE, VerifiedCheckpoint, seal
 from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.encoder.protocol import Encoder, type_marginals
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, pool_tokens
 from pearl_qdrant.encoder.write_checkpoint import verify, write_checkpoint
 from pearl_qdrant.errors import ModelError, OptionError
 from training.export import int8_graph
-from training.export.graph_builder import OPSET, GraphBuilder, join_character_encoder
+from training.export.graph_builder import OPSET, GraphBuilder, add_outputs
 from training.finetune.losses import MASKED_LOGIT
-from training.networks.checkpoints import character_arrays, model_card, read_network, write_network
+from training.networks.checkpoints import model_card, read_network, write_network
 from training.options import StrPath, refuse_overwriting
 
 _POOLED = "pearl_pooled"
@@ -56,20 +55,13 @@ def export_onnx(network: PearlNetwork, path: Path) -> None:
     Torch's exporter writes the phrase encoder. The rest is added node by node, since the words of a batch have shapes
     that no exporter traces. `network`: has a type head, and is on the CPU. `path`: the .onnx file to write.
     """
-    assert network.type_head is not None
     model = _export_pooled(network)
     graph = GraphBuilder(prefix="pearl_")
-    pooled = _POOLED
-    if network.character_encoder is not None:
-        pooled = join_character_encoder(graph, pooled, network.character_encoder, int8=False)
-    head = network.type_head.weight.detach().float().numpy()
-    graph.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
-    graph.output("MatMul", pooled, graph.floats(head.T), name="type_logits")
+    outputs = add_outputs(graph, _POOLED, network, int8=False)
     model.graph.node.extend(graph.nodes)
     model.graph.initializer.extend(graph.tensors)
     del model.graph.output[:]
-    for name, width in (("embedding", head.shape[1]), ("type_logits", len(head))):
-        model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width]))
+    model.graph.output.extend(outputs)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString())
 
@@ -208,17 +200,7 @@ def export_checkpoint(  # long: its arguments, and what they mean
             key: round(v, 5) if isinstance(v, float) else v for key, v in asdict(parity).items() if key != "worst"
         }
         config = config.model_copy(update={"training": {**config.training, "parity": record}})
-        assert network.type_head is not None
-        write_checkpoint(
-            target,
-            config,
-            transformer=source,
-            type_head=network.type_head.weight.detach().float().numpy(),
-            character=character_arrays(network) if with_torch else None,
-            onnx_path=form / ONNX_FILE,
-            torch_path=form / TORCH_FILE if with_torch else None,
-            model_card=model_card(config),
-        )
+        write_network(target, network, config, transformer=source, onnx_path=graph, with_torch=with_torch)
     return parity
 
 

@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from pearl_qdrant.encoder.character.network import MASKED, CharacterEncoder
 from pearl_qdrant.encoder.character.table import BEGIN, END, N_MARKS, PAD
+from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 
 Array = npt.NDArray[np.float32]
 
@@ -161,10 +162,6 @@ class GraphBuilder:
         self.nodes.append(helper.make_node(kind, list(inputs), [output], domain=domain, **attributes))
         return output
 
-    def output(self, kind: str, *inputs: str, name: str, **attributes: Any) -> None:
-        """Add a node whose result is an output of the graph."""
-        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
-
     def ints(self, *values: int) -> str:
         """Add a constant of int64, (n,); returns its name."""
         return self.constant(np.array(values, dtype=np.int64))
@@ -205,25 +202,28 @@ PROJECTION = "character_encoder.projection.weight"
 _ALL = np.iinfo(np.int64).max
 
 
-def join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder, *, int8: bool) -> str:
-    """Add the nodes of an encoder on the CPU, its embeddings in 8 bits if asked, and join both parts to the vector f of
-    `pearl_qdrant.encoder.runtime.torch_runtime`, (b, phrase_dim + char_dim). Returns the name of the result.
+def add_outputs(graph: GraphBuilder, phrase: str, network: PearlNetwork, *, int8: bool) -> list[ValueInfoProto]:
+    """Add what follows the phrase encoder: the character encoder, if there is one, its embeddings in 8 bits if asked,
+    norm and type head. Returns the outputs of the graph.
     """
+    assert network.type_head is not None
+    head = network.type_head.weight.detach().float().numpy()
+    if network.character_encoder is not None:
+        phrase = _join_character_encoder(graph, phrase, network.character_encoder, int8=int8)
+    graph.nodes.append(helper.make_node("LpNormalization", [phrase], ["embedding"], axis=1, p=2))
+    graph.nodes.append(helper.make_node("MatMul", [phrase, graph.floats(head.T)], ["type_logits"]))
+    widths = {"embedding": head.shape[1], "type_logits": len(head)}
+    return [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", n]) for name, n in widths.items()]
+
+
+def _join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder, *, int8: bool) -> str:
+    """Join both parts to the vector f of `PearlNetwork`, (b, phrase_dim + char_dim); the encoder is on the CPU."""
     vector = _Branch(graph, encoder, int8=int8).build()
     share = encoder.config.share
     length = graph.op("ReduceL2", phrase, graph.ints(1), keepdims=1)
     scaled = graph.op("Mul", length, graph.floats((share / (1 - share)) ** 0.5))
     unit = graph.op("LpNormalization", vector, axis=1, p=2)
     return graph.op("Concat", phrase, graph.op("Mul", unit, scaled), axis=1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The words of a batch, as names of values."""
-
-    codes: str  # start mark, characters, end mark and wordpieces of each word, (words, places)
-    lengths: str  # places used by each word, (words,)
-    rows: str  # index of its phrase, (words,)
 
 
 class _Branch:
@@ -239,13 +239,12 @@ class _Branch:
     def build(self) -> str:
         """Add all nodes. Returns v of each phrase before normalisation, (b, char_dim); zero for one without a word."""
         g = self._g
-        real, start = self._starts()
-        words = self._words(real, start)
-        vectors = g.op("LpNormalization", self._word_sums(words), axis=1, p=2)  # (words, word_dim)
+        codes, lengths, rows = self._words(*self._starts())
+        vectors = g.op("LpNormalization", self._word_sums(codes, lengths), axis=1, p=2)  # (words, word_dim)
         # One row more than phrases, for the extra word that belongs to none.
         shape = g.op("Concat", g.op("Add", self._batch(), g.ints(1)), g.ints(self._config.word_dim), axis=0)
         zeros = g.op("Expand", g.floats(0.0), shape)
-        where = g.op("Unsqueeze", words.rows, g.ints(1))
+        where = g.op("Unsqueeze", rows, g.ints(1))
         sums = g.op("ScatterND", zeros, where, vectors, reduction="add")
         phrases = g.op("Slice", sums, g.ints(0), g.ints(-1), g.ints(0))
         return g.op("MatMul", phrases, g.named(PROJECTION, self._weights["projection.weight"].T))
@@ -264,8 +263,10 @@ class _Branch:
         begins = g.op("Gather", g.constant(~self._encoder.continuation.numpy()), "input_ids", axis=0)
         return real, g.op("And", real, g.op("Or", begins, first))
 
-    def _words(self, real: str, start: str) -> _Words:
-        """Return the words of the batch, plus one without a phrase, so that no tensor is ever empty."""
+    def _words(self, real: str, start: str) -> tuple[str, str, str]:
+        """Return the words of the batch, plus one without a phrase, so that no tensor is ever empty: start mark,
+        characters, end mark and wordpieces of each, (words, places); its places that are used; the index of its phrase.
+        """
         g = self._g
         flat = g.ints(-1)
         at = g.op("NonZero", real)  # (2, tokens)
@@ -288,8 +289,7 @@ class _Branch:
         counts = g.op("Cast", g.op("Gather", n_characters, ids, axis=0), to=TensorProto.INT64)
         ends = g.op("Compress", g.op("CumSum", counts, g.constant(np.int64(0))), last)
         piece_ends = g.op("Add", g.op("Squeeze", g.op("NonZero", last), g.ints(0)), g.ints(1))
-        codes, lengths = self._codes(characters, ids, ends, piece_ends)
-        return _Words(codes, lengths, g.op("Compress", rows, last))
+        return *self._codes(characters, ids, ends, piece_ends), g.op("Compress", rows, last)
 
     def _codes(self, characters: str, ids: str, character_ends: str, piece_ends: str) -> tuple[str, str]:
         """Return marks, characters and wordpieces of each word, (words, places), and the number of its places."""
@@ -325,15 +325,15 @@ class _Branch:
         last = g.op("Sub", g.op("Shape", values), g.ints(1))
         return g.op("Gather", values, g.op("Min", at, last), axis=0)
 
-    def _word_sums(self, words: _Words) -> str:
+    def _word_sums(self, codes: str, lengths: str) -> str:
         """Return word vectors before normalisation, (words, word_dim)."""
         g, config = self._g, self._config
         e, a = config.embedding_dim, config.attention_dim
-        size = g.op("Shape", words.codes)
-        flat = self._embed(g.op("Reshape", words.codes, g.ints(-1)))  # (words * places, e)
+        size = g.op("Shape", codes)
+        flat = self._embed(g.op("Reshape", codes, g.ints(-1)))  # (words * places, e)
         x = g.op("Reshape", flat, g.op("Concat", size, g.ints(e), axis=0))
-        near = g.op("MatMul", self._near(size, words.lengths), x)
-        real = g.op("Unsqueeze", g.op("Greater", words.codes, g.ints(PAD)), g.ints(1))  # (words, 1, places)
+        near = g.op("MatMul", self._near(size, lengths), x)
+        real = g.op("Unsqueeze", g.op("Greater", codes, g.ints(PAD)), g.ints(1))  # (words, 1, places)
         mask = g.op("Where", real, g.floats(0.0), g.floats(MASKED))
 
         # Both matrices of the content attention, (e, 2 a); the first includes the divisor of the scores.

@@ -26,7 +26,6 @@ import numpy.typing as npt
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, save
 
-from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.checkpoint import VerifiedCheckpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
@@ -39,8 +38,8 @@ from training.export.graph_builder import (
     Array,
     Channels,
     GraphBuilder,
+    add_outputs,
     channel_scales,
-    join_character_encoder,
     probe_inputs,
     quantize_columns,
     quantize_rows,
@@ -61,12 +60,9 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     """
     encoder: Any = network.phrase_encoder
     config = encoder.config
-    assert network.type_head is not None
     weights = {name: tensor.detach().numpy() for name, tensor in encoder.state_dict().items()}
-    head = network.type_head.weight.detach().numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
-    graph = _Graph(weights, config, probe_inputs(encoder))
-    save(graph.build(head, pooling=network.pooling, character_encoder=network.character_encoder), str(path))
+    save(_Graph(weights, config, probe_inputs(encoder)).build(network), str(path))
 
 
 def is_supported(network: PearlNetwork) -> bool:
@@ -107,7 +103,7 @@ class _Graph(GraphBuilder):
         self._epsilon: float = config.layer_norm_eps
         self._zeros: dict[int, str] = {}
 
-    def build(self, head: Array, *, pooling: str, character_encoder: CharacterEncoder | None) -> ModelProto:
+    def build(self, network: PearlNetwork) -> ModelProto:
         """Build the whole graph. Hidden states are (b * t, dim); only attention needs (b, t, dim)."""
         size = self.op("Shape", "input_ids")
         self._by_token = self.op("Concat", size, self.ints(self._dim), axis=0)  # (b, t, dim)
@@ -118,20 +114,13 @@ class _Graph(GraphBuilder):
         for i in range(self._n_layers):
             hidden = self._attend(i, hidden, mask)
             hidden = self._feed_forward(i, hidden)
-        pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), pooling)
-        if character_encoder is not None:
-            pooled = join_character_encoder(self, pooled, character_encoder, int8=True)
-        self.output("LpNormalization", pooled, name="embedding", axis=1, p=2)
-        self.output("MatMul", pooled, self.floats(head.T), name="type_logits")
-        value = helper.make_tensor_value_info
-        outputs = {"embedding": head.shape[1], "type_logits": len(head)}
-        graph = helper.make_graph(
-            self.nodes,
-            "pearl",
-            [value(name, TensorProto.INT64, ["batch", "tokens"]) for name in ("input_ids", "attention_mask")],
-            [value(name, TensorProto.FLOAT, ["batch", width]) for name, width in outputs.items()],
-            self.tensors,
-        )
+        pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), network.pooling)
+        outputs = add_outputs(self, pooled, network, int8=True)
+        inputs = [
+            helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
+            for name in ("input_ids", "attention_mask")
+        ]
+        graph = helper.make_graph(self.nodes, "pearl", inputs, outputs, self.tensors)
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 

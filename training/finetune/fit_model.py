@@ -18,9 +18,6 @@ from training.networks.checkpoints import BaseModel, find_device, open_base_mode
 from training.options import TrainingEvents, as_paths, refuse_overwriting
 from training.training_loop import TrainingLoop, local_device, process_group, shard_of_environment, wait_for_all
 
-TRAINING = "training"
-"""Folder within the checkpoint's folder for state and log."""
-
 
 def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> FitResult:
     """Fine-tune an encoder on phrases; the same call resumes a run that was interrupted.
@@ -71,7 +68,7 @@ def fit_model(request: FitRequest, *, events: TrainingEvents | None = None) -> F
             name="fit",
             objective=PairObjective(base.network, dataset, config),
             steps=config.steps,
-            folder=out / TRAINING,
+            folder=out / "training",
             resume=not request.restart,
             save_every=config.save_every,
             save_seconds=config.save_seconds,

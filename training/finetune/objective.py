@@ -73,17 +73,12 @@ class PairObjective(Objective):
         views = PhraseVectors(
             self.network, batch.micro_batches, cached=config.cache_gradients, precision=self._precision
         )
-        losses = batch_losses(
+        total, losses = batch_losses(
             views.vectors, pairs, self.network.type_head, config, wanted=self._vectors_of_start(batch.plain)
         )
-        views.backward(losses.total)
+        views.backward(total)
         n_phrases = len(pairs.anchors) * 2 + len(pairs.negatives) + len(pairs.plain)
-        return {
-            "contrastive": losses.contrastive,
-            "type_loss": losses.type_loss,
-            "distillation": losses.distillation,
-            "phrases": sum_over_processes(torch.tensor(n_phrases, device=self._device)),
-        }
+        return {**losses, "phrases": sum_over_processes(torch.tensor(n_phrases, device=self._device))}
 
     @torch.no_grad()
     def _vectors_of_start(self, batches: Sequence[MicroBatch]) -> Tensor | None:
@@ -112,17 +107,6 @@ def _optimizer(network: PearlNetwork, config: FitConfig) -> torch.optim.Optimize
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """Losses of one batch, each ()."""
-
-    # minimised on this process; the sum of its gradients over the processes is the gradient of the whole loss
-    total: Tensor
-    contrastive: Tensor  # contrastive loss of the whole batch
-    type_loss: Tensor  # type loss of the whole batch, before its weight
-    distillation: Tensor  # distillation loss of the whole batch, before its weight; 0 without plain phrases
-
-
 def batch_losses(
     # vectors of this process: anchors, positives, negatives, plain phrases, (2n + m + p, dim), before normalisation
     vectors: Tensor,
@@ -132,8 +116,11 @@ def batch_losses(
     *,
     # vectors of the plain phrases to stay close to, (p, phrase_dim), any norm; None skips the distillation
     wanted: Tensor | None = None,
-) -> Losses:
-    """Compute Eq. 4 for the batch of all processes, and the distillation of its plain phrases."""
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Compute Eq. 4 for the batch of all processes, and the distillation of its plain phrases. Returns what is
+    minimised on this process, (), the sum of whose gradients over the processes is that of the whole loss; and the
+    losses of the whole batch before their weights, 0 without plain phrases.
+    """
     n, device = len(batch.anchors), vectors.device
     paired = 2 * n + len(batch.negatives)
     anchors, positives, negatives = (
@@ -153,7 +140,7 @@ def batch_losses(
     if wanted is not None:
         share, distillation = _mean_over_processes(summed_distillation(vectors[paired:], wanted), len(wanted))
         total = total + config.distil_weight * share
-    return Losses(total, contrastive.detach(), type_loss, distillation)
+    return total, {"contrastive": contrastive.detach(), "type_loss": type_loss, "distillation": distillation}
 
 
 def _mean_over_processes(summed: Tensor, count: int) -> tuple[Tensor, Tensor]:

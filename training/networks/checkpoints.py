@@ -118,25 +118,32 @@ def read_network(folder: Path) -> tuple[PearlNetwork, PearlConfig]:
 
 
 def write_network(
-    folder: Path, network: PearlNetwork, config: PearlConfig, *, transformer: Path, onnx_path: Path | None = None
+    folder: Path,
+    network: PearlNetwork,
+    config: PearlConfig,
+    *,
+    transformer: Path,
+    onnx_path: Path | None = None,
+    with_torch: bool = True,
 ) -> VerifiedCheckpoint:
-    """Write a network as a checkpoint folder with its weights for torch. Raises CheckpointError if the parts do not
-    match. The network has a type head, and gives the widths of the config; `transformer` is the folder with the phrase
-    encoder's config.json and tokenizer files.
+    """Write a network as a checkpoint folder, with its weights for torch or with a graph alone. Raises CheckpointError
+    if the parts do not match. The network has a type head, and gives the widths of the config; `transformer` is the
+    folder with the phrase encoder's config.json and tokenizer files.
     """
     assert network.type_head is not None
     config = with_widths(config, network)
     with tempfile.TemporaryDirectory() as scratch:
         weights = Path(scratch) / TORCH_FILE
-        save_file(phrase_tensors(network.phrase_encoder), weights, metadata={"format": "pt"})
+        if with_torch:
+            save_file(phrase_tensors(network.phrase_encoder), weights, metadata={"format": "pt"})
         return write_checkpoint(
             folder,
             config,
             transformer=transformer,
             type_head=network.type_head.weight.detach().float().cpu().numpy(),
-            character=character_arrays(network),
+            character=_character_arrays(network) if with_torch else None,
             onnx_path=onnx_path,
-            torch_path=weights,
+            torch_path=weights if with_torch else None,
             model_card=model_card(config),
         )
 
@@ -162,8 +169,8 @@ def phrase_tensors(encoder: nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().float().cpu().clone().contiguous() for name, tensor in encoder.state_dict().items()}
 
 
-def character_arrays(network: PearlNetwork) -> dict[str, FloatArray]:
-    """Return the character encoder's weights; empty if there is no character encoder."""
+def _character_arrays(network: PearlNetwork) -> dict[str, FloatArray]:
+    """The character encoder's weights; empty if there is no character encoder."""
     if network.character_encoder is None:
         return {}
     state = network.character_encoder.state_dict()

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import re
 import sys
@@ -26,17 +25,13 @@ from functools import cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.errors import FormatError
-from training.options import StrPath
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
+from training.options import Sampling, StrPath
 
 _SENTENCE_END = re.compile(
     r"([.!?\u2026][\"'\u201d\u2019)\]]*)\s+(?=[\"'\u201c\u2018(\[]*[^\W_a-z])|(?<=[\u3002\uff01\uff1f])"
@@ -170,11 +165,10 @@ class NgramCorpus:
         """Open the folder. Raises FormatError if a file is missing, or of another version."""
         self.folder = Path(folder)
         self.meta = _read_meta(self.folder / META)
-        self._descriptor = -1
         try:
             self._sequences = _map(self.folder / SEQUENCES, SEQUENCE)
             self._spans = _map(self.folder / SPANS, SPAN)
-            self._descriptor = os.open(self.folder / SEQUENCES_TEXT, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            self._text = _map(self.folder / SEQUENCES_TEXT, np.dtype("u1"))
         except FileNotFoundError as error:
             raise FormatError(str(error.filename), None, "does not exist. Find the n-grams again") from error
 
@@ -185,7 +179,7 @@ class NgramCorpus:
         """Read a sequence by its number, from 0. Raises IndexError."""
         this, following = self._sequences[index], self._sequences[index + 1]
         start, end = int(this["text"]), int(following["text"])
-        text = os.pread(self._descriptor, end - start - 1, start).decode("utf-8")
+        text = self._text[start : end - 1].tobytes().decode("utf-8")
         spans = self._spans[int(this["first_span"]) : int(following["first_span"])].tolist()
         return MarkedSequence(
             text,
@@ -197,18 +191,6 @@ class NgramCorpus:
     def numbers_with_spans(self) -> npt.NDArray[np.int64]:
         """Return the numbers of the sequences that have a span, in order."""
         return np.flatnonzero(np.diff(self._sequences["first_span"]))
-
-    def close(self) -> None:
-        """Close the files."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _map(path: Path, kind: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -224,10 +206,6 @@ def _read_meta(path: Path) -> dict[str, Any]:
     return meta
 
 
-Strategy = Literal["lowest_score", "random_ngram", "random_span"]
-"""How the n-gram of a sequence is chosen: by the lowest score (ULR, section 3.3), at random among its n-grams (the
-published code), or words in a row at random (Table 7)."""
-
 SPAN_PROBABILITY = 0.2
 """Parameter of the geometric distribution of the lengths of random spans: ULR, section 7.2."""
 
@@ -241,7 +219,7 @@ one that must not be chosen. See `training.ulr.drawing`."""
 
 
 def choose_spans(
-    sequences: Sequence[MarkedSequence], strategy: Strategy, *, rng: random.Random, score: SpanScorer | None = None
+    sequences: Sequence[MarkedSequence], strategy: Sampling, *, rng: random.Random, score: SpanScorer | None = None
 ) -> list[NgramSpan | None]:
     """Choose a span of each sequence. Returns the span, or None for a sequence that has none to choose.
 

@@ -20,7 +20,6 @@ import hashlib
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,9 @@ from training.batches import epoch_order
 from training.examples.files import opened_sources, read_texts
 from training.networks.phrase_vectors import autocast, device_of
 from training.ngrams.files import MarkedSequence, NgramCorpus, choose_spans, split_sentences
-from training.options import TrainingEvents, as_paths
+from training.options import Sampling, TrainingEvents, as_paths
 from training.ulr.network import UlrNetwork
-from training.ulr.request import Sampling, UlrRequest
+from training.ulr.request import UlrRequest
 
 Span = tuple[int, int]
 """First character of an n-gram in its sequence, and the first one after it."""
@@ -208,37 +207,22 @@ FEWEST_WORDS = 3
 """Shorter sequences are skipped: headings and lists."""
 
 
-class TextSequences:
-    """Sequences without n-grams, in memory; their words are not counted."""
-
-    def __init__(self, texts: list[str]) -> None:
-        self._texts = texts
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, index: int, /) -> MarkedSequence:
-        return MarkedSequence(self._texts[index], (), words=0)
-
-    def digest(self) -> str:
-        """Return a short digest, to recognise the sequences when a run resumes."""
+def digest_of(sequences: NgramCorpus | Sequence[MarkedSequence]) -> str:
+    """Return a short digest, to recognise sequences when a run resumes: of texts all, of a folder counts and start."""
+    if isinstance(sequences, NgramCorpus):
+        digest = hashlib.blake2b(json.dumps(sequences.meta, sort_keys=True).encode(), digest_size=8)
+        for i in range(min(1000, len(sequences))):
+            digest.update(repr(sequences[i]).encode("utf-8", "replace"))
+    else:
         digest = hashlib.blake2b(digest_size=8)
-        for text in self._texts:
-            digest.update(text.encode("utf-8", "replace") + b"\n")
-        return digest.hexdigest()
-
-
-def digest_of(corpus: NgramCorpus) -> str:
-    """Return a short digest of a folder of n-grams, to recognise it when a run resumes: of its counts and its start."""
-    digest = hashlib.blake2b(json.dumps(corpus.meta, sort_keys=True).encode(), digest_size=8)
-    for i in range(min(1000, len(corpus))):
-        digest.update(repr(corpus[i]).encode("utf-8", "replace"))
+        for marked in sequences:
+            digest.update(marked.text.encode("utf-8", "replace") + b"\n")
     return digest.hexdigest()
 
 
 def read_sequences(
     texts: Sequence[Path], report: ReadReport, *, field: str, max_words: int, limit: int, seed: int
-) -> TextSequences:
+) -> list[MarkedSequence]:
     """Read at most `limit` sequences of text files, drawn by the seed. Raises InputError if there are none."""
     found: list[str] = []  # each sequence with the same chance
     rng = random.Random(f"sequences {seed}")
@@ -254,7 +238,7 @@ def read_sequences(
         raise InputError(
             str(texts[0]), None, f"has no sequence of at least {FEWEST_WORDS} words. Give files of running text"
         )
-    return TextSequences(found)
+    return [MarkedSequence(text, (), words=0) for text in found]  # their words are not counted
 
 
 def cut(text: str, *, max_words: int) -> Iterator[str]:
@@ -271,7 +255,7 @@ def cut(text: str, *, max_words: int) -> Iterator[str]:
 class UlrData:
     """What a run learns from."""
 
-    sequences: NgramCorpus | TextSequences | Sequence[MarkedSequence]  # the texts with their n-grams
+    sequences: NgramCorpus | Sequence[MarkedSequence]  # the texts with their n-grams
     tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
     masking: Masking  # how tokens are masked
     prefix: str = ""  # text before each sequence, n-gram and rest
@@ -293,25 +277,22 @@ class UlrData:
         return {"sequences": self.digest, "n_sequences": len(self), "prefix": self.prefix}
 
 
-def open_data(
-    request: UlrRequest, tokenizer: Any, events: TrainingEvents, stack: ExitStack, *, prefix: str, lowercase: bool
-) -> UlrData:
-    """Open what a request names; `stack` closes the folder of n-grams. Raises InputError if an input cannot be read,
-    has too many bad rows, or nothing to learn from; ModelError if the tokenizer has no mask token.
+def open_data(request: UlrRequest, tokenizer: Any, events: TrainingEvents, *, prefix: str, lowercase: bool) -> UlrData:
+    """Open what a request names. Raises InputError if an input cannot be read, has too many bad rows, or nothing to
+    learn from; ModelError if the tokenizer has no mask token.
     """
-    sequences: NgramCorpus | TextSequences
+    sequences: NgramCorpus | list[MarkedSequence]
+    report = ReadReport(max_errors=request.max_errors)
     if request.ngrams is not None:
-        corpus = sequences = stack.enter_context(NgramCorpus(request.ngrams))
+        corpus = sequences = NgramCorpus(request.ngrams)
         if not len(corpus):
             raise InputError(str(request.ngrams), None, "has no sequences. Find the n-grams of more texts")
         if not len(corpus.numbers_with_spans()) and request.find_sampling() != "random_span":
             raise InputError(
                 str(request.ngrams), None, "has no n-gram in any sequence. Find n-grams with a lower threshold"
             )
-        skipped, digest = {}, digest_of(corpus)
     else:
-        report = ReadReport(max_errors=request.max_errors)
-        texts = sequences = read_sequences(
+        sequences = read_sequences(
             as_paths(request.texts),
             report,
             field=request.field,
@@ -319,11 +300,10 @@ def open_data(
             limit=request.sequences,
             seed=request.seed,
         )
-        skipped, digest = report.skip_counts, texts.digest()
-    events.examples_read(len(sequences), skipped)
+    events.examples_read(len(sequences), report.skip_counts)
     share = request.mask_share if request.mlm_weight else 0.0
     masking = open_masking(tokenizer, share=share)
-    return UlrData(sequences, tokenizer, masking, prefix, lowercase, digest, request.sequences)
+    return UlrData(sequences, tokenizer, masking, prefix, lowercase, digest_of(sequences), request.sequences)
 
 
 @functools.lru_cache(maxsize=1)

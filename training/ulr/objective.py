@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from training.networks.phrase_vectors import autocast, device_of, find_precision
-from training.training_loop import Objective, StepRecord, TrainingLoop
+from training.training_loop import Objective, StepRecord
 from training.ulr.drawing import NetworkScorer, UlrData, Views, choose_tokens, make_views, tokenise
 from training.ulr.network import UlrNetwork
 from training.ulr.request import UlrConfig
@@ -44,15 +43,6 @@ def misad(part: Tensor, rest: Tensor, whole: Tensor, *, renormalise: bool = Fals
     return nn.functional.mse_loss(total, nn.functional.normalize(whole, dim=-1))
 
 
-@dataclass(frozen=True, slots=True)
-class UlrLosses:
-    """Losses of a step before their weights, detached; MLM in nats, 0 where nothing counts; sequences with n-grams."""
-
-    misad: float
-    mlm: float
-    n_spans: int
-
-
 def backward(
     network: UlrNetwork,  # computes the losses
     views: Sequence[Views],  # the sequences of the batch, seen in parts
@@ -61,8 +51,10 @@ def backward(
     start: UlrNetwork | None = None,  # the network as it was before training, fixed; only if `config.hold` is positive
     precision: str = "fp32",  # precision of the encoder's forward passes, "fp32" or "bf16"
     head_only: bool = False,  # compute the MLM loss of S alone, as while the encoder is fixed
-) -> UlrLosses:
-    """Add the gradient of the objective over a batch to the network's parameters."""
+) -> dict[str, float]:
+    """Add the gradient of the objective over a batch to the network's parameters. Returns the losses before their
+    weights, the MLM loss in nats, 0 where nothing counts; and the number of sequences with an n-gram.
+    """
 
     def counts(some: Sequence[Views]) -> tuple[int, int]:
         n_spans = 0 if head_only else sum(view.part is not None for view in some)
@@ -81,7 +73,7 @@ def backward(
                 sums[i] += float(share.detach())
         if total.requires_grad:
             torch.autograd.backward(total)
-    return UlrLosses(sums[0], sums[1], whole[0])
+    return {"misad": sums[0], "mlm": sums[1], "sequences": len(views), "spans": whole[0]}
 
 
 def _terms(
@@ -135,33 +127,6 @@ class UlrRecord(StepRecord):
     spans: int
 
 
-def fit_ulr(
-    # its encoder and its MLM head are trained; `config.hold` keeps sequences where it has them now
-    network: UlrNetwork,
-    data: UlrData,
-    config: UlrConfig,
-    # folder, resume, on_step: as in `TrainingLoop`
-    folder: Path,
-    *,
-    resume: bool = True,
-    on_step: Callable[[UlrRecord], None] = lambda _: None,
-) -> None:
-    """Train `network` in place, on the device where it is. Raises TrainingError if the state in `folder` is of another
-    run, or a loss is not finite.
-    """
-    TrainingLoop(
-        name="ulr",
-        objective=UlrObjective(network, data, config),
-        steps=config.steps,
-        folder=folder,
-        resume=resume,
-        save_every=config.save_every,
-        save_seconds=config.save_seconds,
-        on_step=on_step,
-    ).run()
-    network.eval()
-
-
 class UlrObjective(Objective):
     """MiSAD and MLM over sequences."""
 
@@ -191,11 +156,11 @@ class UlrObjective(Objective):
         torch.manual_seed(hash((config.seed, step)))  # of integers: the same in every process
         views = self._views(step, head_only=head_only)
         self.network.encoder.requires_grad_(not head_only)
-        losses = backward(
+        figures = backward(
             self.network, views, config, start=self._start, precision=self._precision, head_only=head_only
         )
         self.network.encoder.requires_grad_(True)
-        return {"misad": losses.misad, "mlm": losses.mlm, "sequences": config.batch_size, "spans": losses.n_spans}
+        return figures
 
     def _views(self, step: int, *, head_only: bool) -> list[Views]:
         """Draw the sequences of a step, from 1; choose their n-grams, none while the encoder is fixed; mask them."""

@@ -14,6 +14,7 @@ from training.options import (
     Natural,
     Paths,
     Rate,
+    Sampling,
     Share,
     StrPath,
     Weight,
@@ -24,9 +25,6 @@ from training.options import (
 
 Pooling = Literal["mean", "cls", "max"]
 """How the vectors of tokens become one vector."""
-
-Sampling = Literal["lowest_score", "random_ngram", "random_span"]
-"""How the n-gram of a sequence is chosen; see `training.ngrams.files`."""
 
 _MAY_CHANGE = frozenset({"save_every", "save_seconds", "micro_batch"})
 """Settings that do not affect what is learnt, so that a run may resume with other values."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,16 @@ from pearl_qdrant.encoder.batching import open_tokenizer
 from pearl_qdrant.encoder.checkpoint import PEARL_JSON, is_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.loading import find_model
-from pearl_qdrant.encoder.plain_model import read_plain_model
+from pearl_qdrant.encoder.plain_model import PlainModel, read_plain_model
 from pearl_qdrant.encoder.runtime.torch_runtime import load_transformer
 from pearl_qdrant.encoder.write_checkpoint import copy_file, copy_notices, write_json, write_modules
 from pearl_qdrant.errors import CheckpointError, OptionError, TrainingError
 from training.networks.checkpoints import find_device, open_for_torch, phrase_tensors
 from training.options import TrainingEvents, as_paths, project, refuse_overwriting
-from training.training_loop import shard_of_environment
+from training.training_loop import TrainingLoop, shard_of_environment
 from training.ulr.drawing import open_data
 from training.ulr.network import UlrNetwork, head_names, head_tensors, open_head
-from training.ulr.objective import UlrRecord, fit_ulr
+from training.ulr.objective import UlrObjective, UlrRecord
 from training.ulr.request import Pooling, UlrConfig, UlrRequest, UlrResult
 
 _TOKENIZER_FILES = (
@@ -48,10 +47,7 @@ class UlrBase:
 
     network: UlrNetwork  # in float32 on the CPU
     tokenizer: Any  # a `tokenizers.Tokenizer` without padding and truncation
-    folder: Path  # has config.json and the tokenizer files
-    prefix: str  # text before each text
-    max_length: int  # tokens that the model reads
-    lowercase: bool  # whether texts are lower-cased first
+    model: PlainModel  # its files and settings
     has_head: bool  # whether its MLM head is that of the checkpoint
 
 
@@ -64,25 +60,21 @@ def open_ulr_base(model: str, *, pooling: Pooling | None, seed: int) -> UlrBase:
     if is_checkpoint(folder):
         checkpoint, torch_path = open_for_torch(folder)
         config = checkpoint.config
-        weights: tuple[Path, ...]
-        weights, own_pooling, prefix = (torch_path,), config.pooling, config.prefix
-        max_length, lowercase = config.max_length, False
+        start = PlainModel(folder, config.pooling, config.prefix, config.max_length, False, None, (torch_path,))
     else:
-        plain = read_plain_model(folder, pooling=None if pooling is None else "mean")
-        folder, weights, own_pooling, prefix = plain.folder, plain.safetensors, plain.pooling, plain.prefix
-        max_length, lowercase = plain.max_length, plain.lowercase
-    encoder = load_transformer(folder)
-    head, has_head = open_head(encoder, weights, seed=seed)
-    chosen: Any = pooling or own_pooling
+        start = read_plain_model(folder, pooling=None if pooling is None else "mean")
+    encoder = load_transformer(start.folder)
+    head, has_head = open_head(encoder, start.safetensors, seed=seed)
+    chosen: Any = pooling or start.pooling
     network = UlrNetwork(encoder, head, pooling=chosen)
-    tokenizer = open_tokenizer(folder / "tokenizer.json")
+    tokenizer = open_tokenizer(start.folder / "tokenizer.json")
     if tokenizer.get_vocab_size(with_added_tokens=True) > len(head.bias):
         raise CheckpointError(
-            str(folder),
+            str(start.folder),
             f"its tokenizer has {tokenizer.get_vocab_size(with_added_tokens=True):,} tokens, but its weights "
             f"{len(head.bias):,}: it belongs to another model. Fetch both again",
         )
-    return UlrBase(network, tokenizer, folder, prefix, max_length, lowercase, has_head)
+    return UlrBase(network, tokenizer, start, has_head)
 
 
 def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -> None:
@@ -98,10 +90,10 @@ def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -
     save_file(tensors | head_tensors(network.head, names), part, metadata={"format": "pt"})
     part.replace(folder / "model.safetensors")
     for name in _TOKENIZER_FILES:
-        if (base.folder / name).is_file():
-            copy_file(base.folder / name, folder / name)
-    copy_notices(base.folder, folder)
-    config = read_json(base.folder / "config.json") | {
+        if (base.model.folder / name).is_file():
+            copy_file(base.model.folder / name, folder / name)
+    copy_notices(base.model.folder, folder)
+    config = read_json(base.model.folder / "config.json") | {
         "architectures": [names.model_class],
         "tie_word_embeddings": True,
         "dtype": "float32",
@@ -109,18 +101,15 @@ def write_encoder(folder: Path, base: UlrBase, *, training: Mapping[str, Any]) -
     config.pop("torch_dtype", None)
     write_json(folder / "config.json", config)
     write_modules(folder, dim=int(encoder.config.hidden_size), pooling=network.pooling)
-    settings = {"max_seq_length": base.max_length, "do_lower_case": base.lowercase}
+    settings = {"max_seq_length": base.model.max_length, "do_lower_case": base.model.lowercase}
     write_json(folder / "sentence_bert_config.json", settings)
     prompts = folder / "config_sentence_transformers.json"
-    if base.prefix:
-        write_json(prompts, {"prompts": {"default": base.prefix}, "default_prompt_name": "default"})
+    if base.model.prefix:
+        write_json(prompts, {"prompts": {"default": base.model.prefix}, "default_prompt_name": "default"})
     else:
         prompts.unlink(missing_ok=True)
     write_json(folder / "ulr.json", dict(training))
 
-
-TRAINING = "training"
-"""Folder within `out` for state and log."""
 
 HEAD_SHARE = 0.1
 """Share of the steps that train a new MLM head alone, by default."""
@@ -151,13 +140,19 @@ def train_ulr(
         if (out / name).exists():  # it would be loaded in place of what is written there
             raise OptionError("out", f"{out} holds another model ({name}). Write to another folder.")
     base = open_ulr_base(str(request.base), pooling=request.pooling, seed=request.seed)
-    with ExitStack() as stack:
-        data = open_data(
-            request, base.tokenizer, events or TrainingEvents(), stack, prefix=base.prefix, lowercase=base.lowercase
-        )
-        config = _config(request, base, len(data))
-        base.network.to(device)
-        fit_ulr(base.network, data, config, out / TRAINING, resume=not request.restart, on_step=on_step)
+    events = events or TrainingEvents()
+    data = open_data(request, base.tokenizer, events, prefix=base.model.prefix, lowercase=base.model.lowercase)
+    config = _config(request, base, len(data))
+    TrainingLoop(
+        name="ulr",
+        objective=UlrObjective(base.network.to(device), data, config),
+        steps=config.steps,
+        folder=out / "training",
+        resume=not request.restart,
+        save_every=config.save_every,
+        save_seconds=config.save_seconds,
+        on_step=on_step,
+    ).run()
     record = {"base": str(request.base), **data.identity(), **asdict(config)}
     write_encoder(out, base, training=record)
     return UlrResult(out, config.steps, config.head_steps, len(data), not base.has_head, pooling=config.pooling)
@@ -171,8 +166,8 @@ def _config(request: UlrRequest, base: UlrBase, n_sequences: int) -> UlrConfig:
         head_steps = 0 if base.has_head or not request.mlm_weight else round(HEAD_SHARE * steps)
     if head_steps >= steps:
         raise OptionError("head_steps", f"'head_steps' {head_steps} leaves none of {steps} steps.")
-    max_tokens = min(request.max_tokens, base.max_length)
-    n_frame = len(base.tokenizer.encode(base.prefix).ids)
+    max_tokens = min(request.max_tokens, base.model.max_length)
+    n_frame = len(base.tokenizer.encode(base.model.prefix).ids)
     if max_tokens < n_frame + 2:
         raise OptionError(
             "max_tokens", f"'max_tokens' {max_tokens} leaves no room beside {n_frame} special tokens and prefix tokens."

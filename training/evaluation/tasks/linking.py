@@ -25,7 +25,6 @@ from training.evaluation.linking_sets import (
     Base,
     LinkingSet,
     Protocol,
-    SetSource,
     expected_accuracies,
     read_base,
     read_joins,
@@ -75,10 +74,9 @@ def _linker_details(sets: list[LinkingSet], method: Linker, nil_shares: Sequence
 
 def linking_task(name: str, base: str, pairs: str | None, protocol: Protocol, needs: Need = "linking") -> Task:
     """A task that links the aliases of a base, or those of a table of pairs."""
-    source = SetSource(base, pairs, protocol)
 
     def read(data: Data, options: EvaluationOptions) -> list[LinkingSet]:
-        return [read_set(data, source, options)]
+        return [read_set(data, base, table=pairs, protocol=protocol, options=options)]
 
     is_canonical = protocol == "canonical"
     return Task(
