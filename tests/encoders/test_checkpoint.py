@@ -44,9 +44,8 @@ def folder(written: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(written, tmp_path / "tiny"))
 
 
-def edit(folder: Path, **changes: object) -> None:
-    """Change fields of pearl.json without updating hashes."""
-    path = folder / PEARL_JSON
+def edit(path: Path, **changes: object) -> None:
+    """Change fields of a JSON file without updating hashes."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
@@ -135,39 +134,24 @@ def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes | Non
 )
 def test_an_inconsistent_pearl_json_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:
     """pearl.json must be supported by this program, and consistent."""
-    edit(folder, **changes)
+    edit(folder / PEARL_JSON, **changes)
     with pytest.raises(CheckpointError, match=message):
         open_checkpoint(folder)
 
 
-def wider(folder: Path) -> None:
-    """Declare another width."""
-    edit(folder, dim=64, phrase_dim=64)
-
-
-def another_length(folder: Path) -> None:
-    """Make fastembed cut names at another length."""
-    edit(folder, max_length=99)
-
-
-def plain_graph(folder: Path) -> None:
-    """A graph without embedding and type logits."""
-    onnx.save(tiny_models.bert_graph(load_file(folder / TORCH_FILE), type_head=None), folder / ONNX_FILE)
-
-
-def narrow_head(folder: Path) -> None:
-    """A graph whose head has only ten labels."""
-    head = load_file(folder / HEAD_FILE)["type_head.weight"][:10]
-    onnx.save(tiny_models.bert_graph(load_file(folder / TORCH_FILE), type_head=head), folder / ONNX_FILE)
+def save_graph(folder: Path, n_labels: int) -> None:
+    """Another graph: its type head has so many labels; with none it has neither embedding nor type logits."""
+    head = load_file(folder / HEAD_FILE)["type_head.weight"][:n_labels] if n_labels else None
+    onnx.save(bert_graph(load_file(folder / TORCH_FILE), type_head=head), folder / ONNX_FILE)
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        (wider, "hidden_size is 32, but 64 in pearl.json"),
-        (another_length, "model_max_length is 16, but 99 in pearl.json"),
-        (plain_graph, "has no output 'embedding'"),
-        (narrow_head, r"'type_logits' has shape \['b', 10\], \(batch, 95\) expected"),
+        (lambda folder: edit(folder / PEARL_JSON, dim=64, phrase_dim=64), "hidden_size is 32, but 64 in pearl.json"),
+        (lambda folder: edit(folder / PEARL_JSON, max_length=99), "model_max_length is 16, but 99 in pearl.json"),
+        (lambda folder: save_graph(folder, 0), "has no output 'embedding'"),
+        (lambda folder: save_graph(folder, 10), r"'type_logits' has shape \['b', 10\], \(batch, 95\) expected"),
     ],
 )
 def test_shapes_that_disagree_are_refused(folder: Path, change: Callable[[Path], None], message: str) -> None:
@@ -323,7 +307,7 @@ def test_a_setting_of_the_wrong_type_is_named(
 ) -> None:
     """The message names the file and the field."""
     folder = copy("onnx")
-    write_json(folder / name, {**json.loads((folder / name).read_text()), field: value})
+    edit(folder / name, **{field: value})
 
     error = refusal(folder)
     assert error.path == str(folder / name)
@@ -334,8 +318,7 @@ def test_a_setting_of_the_wrong_type_is_named(
 def test_settings_written_in_another_way_are_understood(copy: Callable[[str], Path], field: str, value: object) -> None:
     """A number as text, a flag as a number, and null have their obvious meaning."""
     folder = copy("onnx")
-    path = folder / "sentence_bert_config.json"
-    write_json(path, {**json.loads(path.read_text()), field: value})
+    edit(folder / "sentence_bert_config.json", **{field: value})
 
     assert load_encoder(str(folder), device="cpu").encode(["new york"]).encodable.all()
 
@@ -356,8 +339,7 @@ def test_a_config_that_does_not_match_the_weights_is_refused(
 ) -> None:
     """A wrong config.json gives an error, and builds nothing huge."""
     folder = copy("torch")
-    path = folder / "config.json"
-    write_json(path, {**json.loads(path.read_text()), **changes})
+    edit(folder / "config.json", **changes)
 
     assert message in str(refusal(folder))
 
@@ -371,15 +353,14 @@ def test_modules_must_be_inside_the_folder(copy: Callable[[str], Path], path: st
     assert "not a path inside the folder" in str(refusal(folder))
 
 
-def _cut(data: bytes) -> bytes:
-    return data[: len(data) // 2]
-
-
-def _shuffled_header(data: bytes) -> bytes:
-    return data[:8] + b"}" + data[9:]
-
-
-@pytest.mark.parametrize("damage", [_cut, _shuffled_header, lambda _: b"", lambda _: b"\x08" + bytes(7) + b"[" * 8])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:8] + b"}" + data[9:],
+        *(lambda _: b"", lambda _: b"\x08" + bytes(7) + b"[" * 8),
+    ],
+)
 def test_damaged_weights_are_refused(copy: Callable[[str], Path], damage: Callable[[bytes], bytes]) -> None:
     """A truncated or overwritten model.safetensors is an error, not a traceback."""
     folder = copy("torch")
@@ -424,11 +405,8 @@ def test_a_regular_expression_that_takes_too_long_is_reported(copy: Callable[[st
     """A tokenizer panics if its regular expression takes too many steps; that becomes a normal error."""
     folder = copy("onnx")
     path = folder / "tokenizer.json"
-    tokenizer = json.loads(path.read_text())
-    tokenizer["pre_tokenizer"] = {
-        "type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False
-    }  # fmt: skip
-    write_json(path, tokenizer)
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    edit(path, pre_tokenizer=split)
     encoder = load_encoder(str(folder), device="cpu", prefix="")
 
     assert encoder.encode(["aspirin"]).encodable.all()

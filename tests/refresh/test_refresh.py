@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.corpus.typing import vocabulary_phrases
 from training.examples.example import split_of
 from training.options import STAGES, Compared
-from training.refresh import _Refresh, verdict, write_base_files
+from training.refresh import verdict, write_base_files
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +40,25 @@ def write_base(path: Path, n: int = 40, *, kind: str = "ORG", aliases: bool = Tr
     return path
 
 
-class Heard(RefreshEvents):
-    """Keeps the stages."""
+class Killed(BaseException):
+    """The process ends here."""
 
-    def __init__(self) -> None:
+
+class Heard(RefreshEvents):
+    """Keeps the stages that run; at the beginning of one the process ends, and leaves files that are cut off."""
+
+    def __init__(self, killed_at: str = "", left: Sequence[Path] = ()) -> None:
         self.ran: list[str] = []
+        self._killed_at, self._left = killed_at, left
 
     def stage(self, name: str, detail: str = "") -> None:
         if detail != "done already":
             self.ran.append(name)
+        if name == self._killed_at:
+            for path in self._left:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("cut o")
+            raise Killed
 
 
 def request(bert: Path, base: Path, out: Path, **changes: Any) -> RefreshRequest:
@@ -55,16 +67,12 @@ def request(bert: Path, base: Path, out: Path, **changes: Any) -> RefreshRequest
     return RefreshRequest(base=base, out=out, model=str(bert), **settings)
 
 
-def test_one_call_makes_a_model_and_goes_on_where_it_stopped(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_call_makes_a_model_and_goes_on_where_it_stopped(bert: Path, tmp_path: Path) -> None:
     """All stages run once; after an interruption only those that are left; the model encodes names."""
     base, out = write_base(tmp_path / "base.tsv"), tmp_path / "model"
-    stopped, resumed = Heard(), Heard()
-    with monkeypatch.context() as patched:
-        patched.setattr("training.refresh.average_checkpoint", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            refresh_model(request(bert, base, out), events=stopped)
+    stopped, resumed = Heard("average"), Heard()
+    with pytest.raises(Killed):
+        refresh_model(request(bert, base, out), events=stopped)
     result = refresh_model(request(bert, base, out), events=resumed)
 
     assert stopped.ran == ["base", "start", "phrases", "negatives", "steps", "fit", "average"]
@@ -73,10 +81,6 @@ def test_one_call_makes_a_model_and_goes_on_where_it_stopped(
     assert load_encoder(str(out)).encode(["new york"]).vectors.shape[1] == 32
     with pytest.raises(OptionError, match="other values of: batch_size"):
         refresh_model(request(bert, base, out, batch_size=4))
-
-
-class Killed(BaseException):
-    """The process ends here."""
 
 
 @pytest.fixture(scope="module")
@@ -99,26 +103,22 @@ QUICK = {("fit", "within"), ("export", "after")}
     ],
 )
 def test_a_run_that_is_killed_ends_when_it_is_repeated(
-    bert: Path, tmp_path: Path, whole: RefreshResult, monkeypatch: pytest.MonkeyPatch, stage: str, when: str
+    bert: Path, tmp_path: Path, whole: RefreshResult, stage: str, when: str
 ) -> None:
     """Whichever stage a kill hits, before or after what it writes, the same call ends with the same model."""
     base, out = write_base(tmp_path / "base.tsv", 60), tmp_path / "model"
-    run_stage: Any = _Refresh._stage
-
-    def die(refresh: _Refresh, name: str, run: Callable[[], Any], **detail: str) -> Any:
-        def run_and_die() -> Any:
-            if when == "after":  # all is written, but it is not noted that the stage is done
-                run()
-            else:
-                leave_half(refresh, name)
-            raise Killed
-
-        return run_stage(refresh, name, run_and_die if name == stage else run, **detail)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(_Refresh, "_stage", die)
+    state = tmp_path / "model.work" / "refresh.json"
+    if when == "within":
+        left = [state.parent / name if name[0] != "/" else out / name[1:] for name in HALF.get(stage, ())]
         with pytest.raises(Killed):
-            refresh_model(request(bert, base, out))
+            refresh_model(request(bert, base, out), events=Heard(stage, left))
+    else:  # all is written, but it is not noted that the stage is done
+        following = dict(pairwise(STAGES)).get(stage, "")
+        with pytest.raises(Killed) if following else nullcontext():
+            refresh_model(request(bert, base, out), events=Heard(following))
+        noted = json.loads(state.read_text("utf-8"))
+        noted["done"] = {name: found for name, found in noted["done"].items() if name not in (stage, "result")}
+        state.write_text(json.dumps(noted), "utf-8")
     result = refresh_model(request(bert, base, out))
 
     assert replace(result, model=whole.model) == whole
@@ -126,27 +126,17 @@ def test_a_run_that_is_killed_ends_when_it_is_repeated(
     assert found.vectors.tobytes() == expected.vectors.tobytes()
 
 
-def leave_half(refresh: _Refresh, stage: str) -> None:
-    """Leave files that are cut off where a stage writes its own."""
-    written = {
-        "base": ["learned.tsv", "measured.tsv"],
-        "start": ["start/model.onnx"],
-        "phrases": ["phrases.txt", "types.tsv"],
-        "negatives": ["negatives.txt"],
-        "fit": ["fitted/training/state.part", "fitted/pearl.json"],
-        "average": ["averaged/pearl.json", "averaged/model.safetensors"],
-        "head": ["typed/pearl.json"],
-        "export": [str(refresh.out / "pearl.json"), str(refresh.out / "model.onnx")],
-    }
-    for name in written.get(stage, ()):
-        path = refresh.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("cut o")
-
-
-def interrupted(*_: object, **__: object) -> None:
-    """Ctrl-C in the middle of a stage."""
-    raise KeyboardInterrupt
+HALF = {
+    "base": ["learned.tsv", "measured.tsv"],
+    "start": ["start/model.onnx"],
+    "phrases": ["phrases.txt", "types.tsv"],
+    "negatives": ["negatives.txt"],
+    "fit": ["fitted/training/state.part", "fitted/pearl.json"],
+    "average": ["averaged/pearl.json", "averaged/model.safetensors"],
+    "head": ["typed/pearl.json"],
+    "export": ["/pearl.json", "/model.onnx"],
+}
+"""What a stage writes, in the work folder, or with a slash in the folder of the model."""
 
 
 def test_what_is_kept_out_is_not_learned(tmp_path: Path) -> None:
