@@ -19,8 +19,8 @@ import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import fill
-from pydantic import SecretStr
 from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, post_form, serving
+from service_client import KEY, KEYS
 from specification import Extension, Manifest, Proposal, check
 
 from pearl_qdrant import Entity, EntityLinker
@@ -28,7 +28,6 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.settings import read_settings
 
-KEY = "0123456789abcdef-key"
 ORIGIN = "http://127.0.0.1:3333"
 
 
@@ -78,12 +77,8 @@ def test_any_page_may_read_answers_and_errors(client: TestClient) -> None:
 @pytest.fixture(scope="module")
 def guarded(reconcile_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of a service with a key, behind a proxy, for pages of one origin."""
-    changed = {
-        "api_keys": (SecretStr(KEY),),
-        "public_url": "https://names.example.org/link/",
-        "reconcile_origins": (ORIGIN,),
-    }
-    with serving(reconcile_settings.model_copy(update=changed)) as opened:
+    public_url = "https://names.example.org/link/"
+    with serving(reconcile_settings, api_keys=KEYS, public_url=public_url, reconcile_origins=(ORIGIN,)) as opened:
         yield opened
 
 
@@ -204,8 +199,7 @@ def test_a_changed_collection_has_its_new_properties(
     """After an edit by another process, new columns are suggested and count."""
     store = str(tmp_path / "store")
     fill(tmp_path / "store", "places", str(model), ENTITIES[:2], is_loaded=True)
-    changed = {"store": store, "cache": str(tmp_path / "cache"), "reload_s": 0.02}
-    with serving(reconcile_settings.model_copy(update=changed)) as client:
+    with serving(reconcile_settings, store=store, cache=str(tmp_path / "cache"), reload_s=0.02) as client:
         assert "river" not in client.get(f"{ENDPOINT}/suggest/property").text
         with EntityLinker.open("places", store=store) as linker:
             linker.add([Entity("or", "Springfield", (), ("city",), ("GPE",), None, {"river": "McKenzie"})])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,31 +13,22 @@ from specification import EntitySuggestions, Extension, Manifest, check
 
 from pearl_qdrant.service import ServiceSettings
 
-pytestmark = pytest.mark.slow
 
-
-@pytest.fixture(scope="module")
-def on_server(
-    model: Path, reconcile_settings: ServiceSettings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TestClient]:
-    """A client of a service over a server with the same collection."""
-    with QdrantDouble() as double:
-        double.strict = True
-        fill_server(double.url, "places", str(model), ENTITIES)
-        changed = {"store": double.url, "cache": str(tmp_path_factory.mktemp("cache"))}
-        with serving(reconcile_settings.model_copy(update=changed)) as opened:
-            yield opened
-
-
-def test_a_server_answers_as_a_folder(on_server: TestClient, client: TestClient) -> None:
+@pytest.mark.slow
+def test_a_server_answers_as_a_folder(
+    client: TestClient, reconcile_settings: ServiceSettings, model: Path, tmp_path: Path
+) -> None:
     """Manifest, matches by properties, suggestions, previews and columns are those of an embedded store."""
     state = [{"pid": "state", "v": "Missouri"}]
     asked = {"ids": ["nyt", LIGHTHOUSE], "properties": [{"id": "country"}, {"id": "links_to"}, {"id": "aliases"}]}
-
-    assert check(Manifest, on_server.get(ENDPOINT)) == client.get(ENDPOINT).json()
-    assert matched(candidates(on_server, query="Springfield", properties=state)) == ["mo"]
-    answer = check(Extension, post_form(on_server, "extend", asked))
-    assert answer == post_form(client, "extend", asked).json()
-    found = check(EntitySuggestions, on_server.get(f"{ENDPOINT}/suggest/entity", params={"prefix": LIGHTHOUSE}))
-    assert found["result"][0]["id"] == LIGHTHOUSE
-    assert on_server.get(f"{ENDPOINT}/preview", params={"id": "nyt"}).status_code == 200
+    with QdrantDouble() as double:
+        double.strict = True
+        fill_server(double.url, "places", str(model), ENTITIES)
+        with serving(reconcile_settings, store=double.url, cache=str(tmp_path)) as on_server:
+            assert check(Manifest, on_server.get(ENDPOINT)) == client.get(ENDPOINT).json()
+            assert matched(candidates(on_server, query="Springfield", properties=state)) == ["mo"]
+            answer = check(Extension, post_form(on_server, "extend", asked))
+            assert answer == post_form(client, "extend", asked).json()
+            found = check(EntitySuggestions, on_server.get(f"{ENDPOINT}/suggest/entity?prefix={LIGHTHOUSE}"))
+            assert found["result"][0]["id"] == LIGHTHOUSE
+            assert on_server.get(f"{ENDPOINT}/preview?id=nyt").status_code == 200

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from edge_cases import wait_until
 from linker_base import ENTITIES, fill
-from service_process import WAIT_S, Clients, Running, by_process, serving, workers_of
+from service_process import KEY, WAIT_S, Clients, Running, by_process, serving, workers_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,9 +48,22 @@ def test_a_stop_under_load_answers_what_was_accepted(store: Path, tmp_path: Path
     assert Counter(line["status"] for line in answered) == {200: load.statuses[200]}
 
 
+def linked(service: Running) -> float:
+    """How many mentions all workers have linked, as /metrics of one says."""
+    request = Request(f"http://127.0.0.1:{service.port}/metrics", headers={"X-API-Key": KEY})
+    with urlopen(request, timeout=WAIT_S) as answer:
+        found = re.search(r'answers_total{collection="base",reason="linked"} (\S+)', answer.read().decode())
+    return float(found[1]) if found else 0.0
+
+
 def test_a_worker_that_is_killed_is_replaced(store: Path, tmp_path: Path) -> None:
-    """Two workers answer from one folder; when one is killed, the other goes on, and a new one takes its place."""
+    """Two workers answer from one folder, and their counts are one sum; when one is killed, the other goes on, a new
+    one takes its place, and what it counted stays.
+    """
     with serving(store, tmp_path, "--workers", "2") as service:
+        for _ in range(20):
+            assert service.link("NYTimes") == "nyt"
+        assert linked(service) == 20
         load = clients_of(service)
         try:
             load.wait_for(accepted=0, answers=20)
@@ -62,6 +77,7 @@ def test_a_worker_that_is_killed_is_replaced(store: Path, tmp_path: Path) -> Non
         assert load.wrong == []
         assert load.statuses[0] < 20
         assert service.ask("GET", "/v1/collections")[0] == 200
+        assert 0 <= linked(service) - 20 - load.statuses[200] <= load.statuses[0]
 
 
 def test_clients_that_hang_up_leave_nothing_behind(store: Path, tmp_path: Path) -> None:
