@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 _NAME_LINE = 'name = "pearl-qdrant"'
@@ -17,15 +18,7 @@ def install_command(extra: str, *, root: Path | None = None) -> str:
         root: The folder that holds the package; by default that of this file.
     """
     root = root or Path(__file__).resolve().parent.parent
-    if _is_clone(root):
-        return f"pip install '.[{extra}]' (in {root})"
+    with suppress(OSError):  # an installed package may have the pyproject.toml of another project beside it
+        if _NAME_LINE in (root / "pyproject.toml").read_text(encoding="utf-8", errors="replace").splitlines():
+            return f"pip install '.[{extra}]' (in {root})"
     return f"pip install 'pearl-qdrant[{extra}]'"
-
-
-def _is_clone(root: Path) -> bool:
-    """Whether the folder has this project's pyproject.toml; installed packages may have another one beside them."""
-    try:
-        lines = (root / "pyproject.toml").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return False
-    return _NAME_LINE in lines

@@ -13,7 +13,7 @@ import click
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.shared import Target
 from pearl_qdrant.cli.terminal import ask as ask_line
-from pearl_qdrant.cli.terminal import echo, echo_json, table_lines
+from pearl_qdrant.cli.terminal import echo, echo_json, echo_result, table_lines
 from pearl_qdrant.settings import DEFAULT_PRECISION
 
 if TYPE_CHECKING:
@@ -89,10 +89,8 @@ def calibrate(  # long: help has its examples
     if reset:
         removed = reset_calibration(name, store=target.store) is not None
         text = "the calibration was removed" if removed else "there was no calibration"
-        if as_json:
-            echo_json({"collection": name, "removed": removed})
-        else:
-            echo(f"{name}: {text}; the defaults count")
+        record = {"collection": name, "removed": removed}
+        echo_result(record, f"{name}: {text}; the defaults count", as_json=as_json)
         return
     if ask is not None and mentions is not None and pairs is not None:
         _ask(ask, target, mentions, pairs)
@@ -151,11 +149,9 @@ def _adapt(target: Target, mentions: Path, *, dry_run: bool, as_json: bool) -> N
 
     (name,) = target.names
     found = adapt_collection(name, mentions, **target.opening(), dry_run=dry_run)
-    if as_json:
-        shown = {key: None if value != value else value for key, value in asdict(found).items()}
-        echo_json({"collection": name, **shown, "stored": not dry_run})
-    else:
-        echo(f"{name}: {found}" + ("" if dry_run else "; stored"))
+    shown = {key: None if value != value else value for key, value in asdict(found).items()}
+    record = {"collection": name, **shown, "stored": not dry_run}
+    echo_result(record, f"{name}: {found}" + ("" if dry_run else "; stored"), as_json=as_json)
 
 
 def _print(name: str, found: CollectionFit, *, stored: bool, as_json: bool) -> None:
@@ -168,10 +164,7 @@ def _print(name: str, found: CollectionFit, *, stored: bool, as_json: bool) -> N
             err=True,
         )
     record = _as_record(name, found, stored=stored)
-    if as_json:
-        echo_json(record)
-    else:
-        echo(*_as_text(record))
+    echo_result(record, *_as_text(record), as_json=as_json)
 
 
 def _read_labels(pairs: Path) -> list[Label]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import Field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
@@ -14,7 +15,7 @@ from ingest.formats import FORMAT_NAMES, FORMATS
 from ingest.load.request import LoadEvents, LoadRequest, reading_counts
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.records import options_of
-from pearl_qdrant.cli.terminal import confirm, echo, echo_json
+from pearl_qdrant.cli.terminal import confirm, echo, echo_result
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
@@ -351,39 +352,32 @@ def ingest(  # long: help has its examples
                 **chosen,
                 placement=Placement(given["shards"], given["replicas"]),
                 update=False if in_parts else is_update,
-                may_update=_make_may_update(name, yes),
-                may_remove=_make_may_remove(yes),
+                may_update=partial(_may_update, name, yes),
+                may_remove=partial(_may_remove, yes),
                 events=output,
             )
             output.close()
             report_result(result)
             counts = result.to_json()
-    if as_json:
-        echo_json(counts)
-    else:
-        echo(*_in_words(counts))
+    echo_result(counts, *_in_words(counts), as_json=as_json)
 
 
-def _make_may_update(name: str, yes: bool) -> Callable[[], bool]:
-    """A function that asks before a collection is updated to a newer release, without `--update`."""
-
-    def may_update() -> bool:
-        if yes:
+def _may_update(name: str, yes: bool) -> bool:
+    """Ask before a collection is updated to a newer release, without `--update`."""
+    if yes:
+        return True
+    question = f"Most of these names are in collection '{name}' already: update it to this newer release?"
+    try:
+        if confirm(question, abort=False):
             return True
-        question = f"Most of these names are in collection '{name}' already: update it to this newer release?"
-        try:
-            if confirm(question, abort=False):
-                return True
-        except click.Abort as error:
-            if isinstance(error.__cause__, KeyboardInterrupt):
-                raise
-        raise click.UsageError(
-            f"Nothing was done: most of these names are in collection '{name}' already, so this looks like a newer "
-            f"release of what it holds. Add --update to update it, --no-update to add the names beside the old ones, "
-            f"or choose another --collection."
-        )
-
-    return may_update
+    except click.Abort as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+    raise click.UsageError(
+        f"Nothing was done: most of these names are in collection '{name}' already, so this looks like a newer "
+        f"release of what it holds. Add --update to update it, --no-update to add the names beside the old ones, "
+        f"or choose another --collection."
+    )
 
 
 @contextmanager
@@ -404,18 +398,14 @@ def _explained_errors(output: LoadOutput) -> Iterator[None]:
         raise
 
 
-def _make_may_remove(yes: bool) -> Callable[[int, int], bool]:
-    """A function that asks before an update deletes more than a tenth of a collection."""
-
-    def may_remove(removed: int, total: int) -> bool:
-        if yes or removed <= _MANY * total:
-            return True
-        try:
-            return confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", abort=False)
-        except click.Abort:  # nobody to ask
-            return False
-
-    return may_remove
+def _may_remove(yes: bool, removed: int, total: int) -> bool:
+    """Ask before an update deletes more than a tenth of a collection."""
+    if yes or removed <= _MANY * total:
+        return True
+    try:
+        return confirm(f"The new release lacks {removed:,} of {total:,} names: delete them?", abort=False)
+    except click.Abort:  # nobody to ask
+        return False
 
 
 def _ask_before_deleting(location: str, name: str, wait_s: float) -> None:

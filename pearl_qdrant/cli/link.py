@@ -327,23 +327,12 @@ def _annotation_record(found: Annotation, key: dict[str, object]) -> dict[str, o
     """The JSON record of an annotation, starting with what names its passage."""
     link = found.link
     chosen = next((c for c in link.candidates if (c.kb, c.entity_id) == (link.kb, link.entity_id)), None)
-    return {
-        **key,
-        "start": found.start,
-        "end": found.end,
-        "text": found.text,
-        "kb": link.kb,
-        "entity_id": link.entity_id,
-        "canonical_name": link.canonical_name,
-        "probability": link.probability,
-        "types": list(dict.fromkeys([*chosen.types, *chosen.kb_types])) if chosen else [],
-        "long_form": found.long_form,
-        "assertion": found.assertion,
-        "trigger": found.trigger,
-        "sentence": found.sentence,
-        "section": found.section,
-        **({"warnings": list(link.warnings)} if link.warnings else {}),
-    }
+    record = {**key, **{name: getattr(found, name) for name in ("start", "end", "text")}}
+    record |= {name: getattr(link, name) for name in ("kb", "entity_id", "canonical_name", "probability")}
+    record["types"] = list(dict.fromkeys([*chosen.types, *chosen.kb_types])) if chosen else []
+    said = ("long_form", "assertion", "trigger", "sentence", "section")
+    record |= {name: getattr(found, name) for name in said}
+    return record | ({"warnings": list(link.warnings)} if link.warnings else {})
 
 
 def _annotation_lines(annotations: list[Annotation], key: dict[str, object], *, with_base: bool) -> Iterator[str]:

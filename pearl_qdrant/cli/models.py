@@ -10,7 +10,7 @@ import click
 
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.shared import progress_bar
-from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
 from pearl_qdrant.settings import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
@@ -29,10 +29,8 @@ def list_models(as_json: bool) -> None:
     from pearl_qdrant.encoder.loading import list_models as shipped
 
     for config in shipped():
-        if as_json:
-            echo_json({"model": config.name, "dim": config.dim, "precision": config.precision})
-        else:
-            echo(f"{config.name}  {config.dim} dim  {config.precision}")
+        record = {"model": config.name, "dim": config.dim, "precision": config.precision}
+        echo_result(record, f"{config.name}  {config.dim} dim  {config.precision}", as_json=as_json)
     if not as_json:
         echo("--model also takes any folder, or a hub id as OWNER/NAME[@REVISION].", err=True)
 
@@ -76,10 +74,7 @@ def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
         from training.export.export_checkpoint import rebuild_for_torch
 
         parity = rebuild_for_torch(model, out)
-    if as_json:
-        echo_json({"model": str(out), **asdict(parity)})
-    else:
-        echo(f"{parity}")
+    echo_result({"model": str(out), **asdict(parity)}, str(parity), as_json=as_json)
 
 
 @click.command()
@@ -94,10 +89,8 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
     has_failed = False
     for check in run_checks(store, model):
         has_failed |= check.state == "fail"
-        if as_json:
-            echo_json({"check": check.subject, "state": check.state, "found": check.finding})
-        else:
-            echo(f"{check.state:>5}  {check.subject:<10}  {check.finding}")
+        record = {"check": check.subject, "state": check.state, "found": check.finding}
+        echo_result(record, f"{check.state:>5}  {check.subject:<10}  {check.finding}", as_json=as_json)
     if has_failed:
         context.exit(1)
 
@@ -244,7 +237,4 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
         raise click.BadParameter(str(error), param_hint="--task") from error
     except MissingDataError as error:
         raise click.ClickException(f"{error}: see --list.") from error
-    if as_json:
-        echo_json(as_record(report))
-    else:
-        echo(*report_as_text(report).split("\n"))
+    echo_result(as_record(report), *report_as_text(report).split("\n"), as_json=as_json)

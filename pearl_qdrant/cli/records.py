@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -17,7 +17,6 @@ from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from training.options import Hint, Paths, TrainingEvents, Within, hints_of
 
-T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
@@ -87,12 +86,6 @@ def _option(field: Field[Any], hint: Hint, flag: str, text: str) -> Callable[[F]
     elif hint.kind in (int, float):
         attributes["type"] = hint.kind
     return click.option(flag, field.name, help=text, **attributes)
-
-
-def taken(record: type[T], options: dict[str, Any]) -> T:
-    """Return a record of options; its fields are removed from the options of a command."""
-    names = [field.name for field in fields(cast("Any", record)) if field.name in options]
-    return record(**{name: options.pop(name) for name in names})
 
 
 @contextmanager

@@ -75,6 +75,14 @@ def echo_json(record: object) -> None:
     click.echo(_IN_STREAM.sub(_as_json_escape, json.dumps(record, ensure_ascii=False)))
 
 
+def echo_result(record: object, *lines: str, as_json: bool) -> None:
+    """Print a result on stdout: as one line of JSON, or in words."""
+    if as_json:
+        echo_json(record)
+    else:
+        echo(*lines)
+
+
 def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = ()) -> list[str]:
     """Lines of a table with aligned columns, the header first; none if there are no rows.
 

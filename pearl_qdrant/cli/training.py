@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,9 @@ from pearl_qdrant.cli.records import (
     base_model_option,
     options_of,
     phrases_option,
-    taken,
     training_stage,
 )
-from pearl_qdrant.cli.terminal import echo, echo_json
+from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from training.finetune.request import FitRequest
 from training.options import (
@@ -65,10 +64,7 @@ def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
         from pearl_qdrant import make_corpus
 
         report = make_corpus(inputs, out, CorpusOptions(**options), on_texts=bar.update)
-    if as_json:
-        echo_json(_corpus_record(report, out))
-    else:
-        echo(*_corpus_text(report, out))
+    echo_result(_corpus_record(report, out), *_corpus_text(report, out), as_json=as_json)
 
 
 def _corpus_record(report: CorpusReport, out: Path) -> dict[str, object]:
@@ -124,24 +120,9 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
         from pearl_qdrant import find_ngrams
 
         report = find_ngrams(inputs, out, NgramOptions(**options), on_texts=bar.update, on_level=counted)
-    if as_json:
-        echo_json(_ngram_record(report, out))
-    else:
-        echo(*_ngram_text(report, out))
-
-
-def _ngram_record(report: NgramReport, out: Path) -> dict[str, object]:
-    return {
-        "out": str(out),
-        "documents": report.documents,
-        "sequences": report.sequences,
-        "marked_sequences": report.marked_sequences,
-        "words": report.words,
-        "ngrams": {str(n): count for n, count in sorted(report.ngrams.items())},
-        "spans": report.spans,
-        "skipped": dict(report.skipped),
-        "seconds": round(report.seconds, 1),
-    }
+    record = {field.name: getattr(report, field.name) for field in fields(report)}
+    record |= {"ngrams": dict(sorted(report.ngrams.items())), "seconds": round(report.seconds, 1)}
+    echo_result({"out": str(out), **record}, *_ngram_text(report, out), as_json=as_json)
 
 
 def _ngram_text(report: NgramReport, out: Path) -> list[str]:
@@ -231,12 +212,9 @@ def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: An
     with training_stage():
         from pearl_qdrant import pretrain_character_encoder
 
-        config = taken(LoveConfig, others)
+        config = LoveConfig(seed=others.pop("seed"))
         mimicry = pretrain_character_encoder(base_model, out, config=config, resume=not restart, **others)
-    if as_json:
-        echo_json({"character_encoder": str(out), **asdict(mimicry)})
-    else:
-        echo(f"{mimicry}")
+    echo_result({"character_encoder": str(out), **asdict(mimicry)}, str(mimicry), as_json=as_json)
 
 
 @click.command()
@@ -418,7 +396,4 @@ def export(model: Path, out: Path, name: str | None, as_json: bool) -> None:
         from pearl_qdrant import export_checkpoint
 
         parity = export_checkpoint(model, out, name=name)
-    if as_json:
-        echo_json({"model": str(out), "precision": "int8", **asdict(parity)})
-    else:
-        echo(f"{parity}")
+    echo_result({"model": str(out), "precision": "int8", **asdict(parity)}, str(parity), as_json=as_json)

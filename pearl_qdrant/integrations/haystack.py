@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from haystack import Document, component, default_from_dict, default_to_dict
 
@@ -21,6 +21,8 @@ from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_tex
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.settings import DEFAULT_LIMIT
+
+C = TypeVar("C", bound="_OwnsLinker")
 
 
 class _OwnsLinker:
@@ -59,6 +61,12 @@ class _OwnsLinker:
             )
         return default_to_dict(self, collections=self._collections, store=self._store, **parameters)
 
+    @classmethod
+    def from_dict(cls: type[C], data: dict[str, Any]) -> C:
+        """Make the component of `to_dict`."""
+        made: C = default_from_dict(cls, data)
+        return made
+
 
 @component
 class EntityTagger(_OwnsLinker):
@@ -84,12 +92,6 @@ class EntityTagger(_OwnsLinker):
     def to_dict(self) -> dict[str, Any]:
         """The component as plain values."""
         return self._as_values(types=self.types, threshold=self.threshold, mentions=self.mentions)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> EntityTagger:
-        """Make the component of `to_dict`."""
-        made: EntityTagger = default_from_dict(cls, data)
-        return made
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document]) -> dict[str, Any]:
@@ -135,12 +137,6 @@ class EntityRetriever(_OwnsLinker):
     def to_dict(self) -> dict[str, Any]:
         """The component as plain values."""
         return self._as_values(top_k=self.top_k, types=self.types)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> EntityRetriever:
-        """Make the component of `to_dict`."""
-        made: EntityRetriever = default_from_dict(cls, data)
-        return made
 
     @component.output_types(documents=list[Document])
     def run(self, query: str, top_k: int | None = None, types: list[str] | None = None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -49,25 +50,18 @@ class EntityRetriever(BaseRetriever):
         k: int | None = None,
         types: Sequence[str] | None = None,
     ) -> list[Document]:
-        return self._retrieve(query, k, types)
-
-    async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
-        k: int | None = None,
-        types: Sequence[str] | None = None,
-    ) -> list[Document]:
-        return await asyncio.to_thread(self._retrieve, query, k, types)
-
-    def _retrieve(self, query: str, k: int | None, types: Sequence[str] | None) -> list[Document]:
         limit, kinds = self.k if k is None else k, self.types if types is None else types
         return [
             Document(id=one.entity_id, page_content=candidate_text(one), metadata=candidate_metadata(one))
             for one in self.linker.link(query, types=kinds, limit=limit).candidates
             if (one.probability or 0.0) >= self.min_probability
         ]
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **given: Any
+    ) -> list[Document]:
+        find = partial(self._get_relevant_documents, query, run_manager=run_manager.get_sync(), **given)
+        return await asyncio.to_thread(find)
 
 
 class LinkInput(BaseModel):
@@ -86,12 +80,8 @@ def make_link_tool(linker: EntityLinker, *, name: str = TOOL_NAME, description: 
         links = list(linker.link_batch(mentions, types=types or []))
         return "\n".join(map(_line_of, links)), links
 
-    async def alink(mentions: list[str], types: list[str] | None = None) -> tuple[str, list[Link]]:
-        return await asyncio.to_thread(link, mentions, types)
-
     return StructuredTool.from_function(
         link,
-        alink,
         name=name,
         description=description
         or "Link names to entities of the knowledge base. Returns for each name the entity's id, canonical name and "
@@ -142,7 +132,3 @@ class EntityTagger(BaseDocumentTransformer):
             )
             for document, one in zip(documents, found, strict=True)
         ]
-
-    async def atransform_documents(self, documents: Sequence[Document], **kwargs: Any) -> list[Document]:
-        """`transform_documents` in a thread."""
-        return await asyncio.to_thread(self.transform_documents, documents)

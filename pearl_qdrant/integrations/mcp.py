@@ -41,7 +41,7 @@ def make_server(
     `MCPServer.run("streamable-http", host=..., port=...)` serve it. With `writable` there are tools that add and delete
     entities. Raises ValueError if no collection is given.
     """
-    return _server_of(LinkerTools.over(collections, store, read_only=not writable), name)
+    return _server_of(LinkerTools(collections, store, read_only=not writable), name)
 
 
 def serve(
@@ -57,7 +57,7 @@ def serve(
     streamable HTTP at `http://HOST:PORT/mcp`, without authentication: do not listen beyond this machine without a proxy
     that has it. Raises ValueError if no collection is given.
     """
-    tools = LinkerTools.over(collections, store, read_only=not writable)
+    tools = LinkerTools(collections, store, read_only=not writable)
     try:
         tools.open_all()  # an error before the client connects is one that a person sees
         server = _server_of(tools, "pearl-qdrant")

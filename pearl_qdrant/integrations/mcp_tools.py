@@ -110,20 +110,20 @@ class Changed(BaseModel):
 
 @dataclass
 class LinkerTools:
-    """The tools over some collections, each of which is opened when it is needed first."""
+    """The tools over some collections, each of which is opened when it is needed first. Raises ValueError if no
+    collection is given.
+    """
 
-    collections: tuple[str, ...]
+    collections: Sequence[str]
     store: str | None
-    read_only: bool = True
+    read_only: bool
     _open: dict[str, EntityLinker] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    @classmethod
-    def over(cls, collections: Sequence[str], store: str | None, *, read_only: bool) -> LinkerTools:
-        """Make the tools; nothing is opened yet. Raises ValueError if no collection is given."""
-        if isinstance(collections, str) or not collections:
-            raise ValueError(f"collections is a list with at least one name, not {collections!r}")
-        return cls(tuple(dict.fromkeys(collections)), store, read_only)
+    def __post_init__(self) -> None:
+        if isinstance(self.collections, str) or not self.collections:
+            raise ValueError(f"collections is a list with at least one name, not {self.collections!r}")
+        self.collections = tuple(dict.fromkeys(self.collections))
 
     def open_all(self) -> None:
         """Open all collections now."""

@@ -25,7 +25,6 @@ from pearl_qdrant.service.collections import Collections, open_served_store
 from pearl_qdrant.service.gate import PUBLIC, Gate
 from pearl_qdrant.service.observing import SHARED_FOLDER, Metrics, facts, start_logging
 from pearl_qdrant.service.reconcile import router as reconciliation
-from pearl_qdrant.service.reconcile.properties import Catalogues
 from pearl_qdrant.service.settings import ServiceSettings, check_settings, show_limits
 
 ROUTERS = (
@@ -55,7 +54,7 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         opened = app.state.collections = Collections(settings, measured)
-        app.state.catalogues, app.state.maps = Catalogues(), {}
+
         opened.start()
         try:
             yield

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pearl_qdrant import errors
 from pearl_qdrant.encoder.loading import load_encoder
@@ -22,7 +22,7 @@ from pearl_qdrant.service import settings as told
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
 from pearl_qdrant.service.queues import IsGone, Joiner, Lane, timed_encoder, timed_store
-from pearl_qdrant.service.settings import ServiceError, ServiceSettings
+from pearl_qdrant.service.settings import Body, ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections, unfinished_load
 from pearl_qdrant.store.open import location_of, open_store
@@ -62,6 +62,8 @@ class CollectionHandle:
             return Lane(of, threads=threads, timeout_s=settings.timeout_s, on_queued=on_queued)
 
         self._texts, self._look_ups, self._typing = lane("texts", 1), lane("look-ups", 2), lane("searches", 1)
+        self._kept: dict[str, tuple[object, Any]] = {}
+        self._making: dict[str, asyncio.Lock] = {}
         self._batches = Lane("batches", threads=1, timeout_s=None)
         self._keeping = Lane("keeping", threads=1, timeout_s=None)
         self._lanes = (self._batches, self._texts, self._look_ups, self._typing, self._keeping)
@@ -130,6 +132,14 @@ class CollectionHandle:
     async def call(self, function: Callable[[EntityLinker], T]) -> T:
         """The result of a short look-up with the linker, in a thread of its own."""
         return await self._look_ups.run(lambda: function(self.linker))
+
+    async def kept(self, what: str, state: object, make: Callable[[], Awaitable[T]]) -> T:
+        """What is made of the collection once for each of its states."""
+        async with self._making.setdefault(what, asyncio.Lock()):
+            if what not in self._kept or self._kept[what][0] != state:
+                self._kept[what] = state, await make()
+            made: T = self._kept[what][1]
+            return made
 
     async def refresh(self) -> None:
         """Open a newer state of the collection if there is one; batches before it are of the older state. Raises
@@ -233,10 +243,10 @@ class Collections:
                 log.info("a collection is open", extra=facts(collection=name))
             return self._handles[name]
 
-    async def of_base(self, kb: str, collection: str | None = None) -> list[CollectionHandle]:
-        """The collections that hold a base, by its short name; one of them if `collection` is given."""
-        names = [collection] if collection else await self.names()
-        return [handle for name in names if (handle := await self.get(name)).kb == kb]
+    async def of(self, body: Body) -> CollectionHandle:
+        """The collection that a body names. Raises LimitError if the body is over a limit; else as `get`."""
+        body.check(self._settings)
+        return await self.get(body.collection)
 
     async def names(self) -> list[str]:
         """Names of the collections that are served, sorted; the last known ones while the store does not answer. Raises

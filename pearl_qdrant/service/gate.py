@@ -186,11 +186,10 @@ class Gate:
 
     async def _read_in_time(self, scope: Scope, receive: Receive) -> bytes | None:
         """`_read`; raises SlowBodyError if it takes too long."""
-        if not any(name in _OF_A_BODY for name, _ in scope["headers"]):
-            return await self._read(receive)  # there is none, so that nothing is waited for
+        has_body = any(name in _OF_A_BODY for name, _ in scope["headers"])  # where there is none, nothing is waited for
         try:
-            return await asyncio.wait_for(self._read(receive), self._settings.timeout_s)
-        except (asyncio.TimeoutError, TimeoutError) as error:
+            return await asyncio.wait_for(self._read(receive), self._settings.timeout_s if has_body else None)
+        except asyncio.TimeoutError as error:
             raise SlowBodyError("The body did not arrive in time.") from error
 
     async def _read(self, receive: Receive) -> bytes | None:

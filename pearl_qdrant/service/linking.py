@@ -22,9 +22,9 @@ from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
-from pearl_qdrant.service.answers import CollectionsHere, SettingsHere, beside, declared, json_answer, router_of
+from pearl_qdrant.service.answers import CollectionsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
-from pearl_qdrant.service.settings import Body, InvalidRequestError, Strict, Texts
+from pearl_qdrant.service.settings import Body, InvalidRequestError, ServiceSettings, Strict, Texts
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 router = router_of("linking")
@@ -36,10 +36,6 @@ T = TypeVar("T")
 _RECORD_BYTES = 300  # About the size of a candidate or a mention as JSON
 
 
-class _Collection(Body):
-    collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
-
-
 def _chosen(body: Body, record: type[T]) -> T:
     """The record of options whose fields the body has."""
     return record(
@@ -47,7 +43,7 @@ def _chosen(body: Body, record: type[T]) -> T:
     )
 
 
-class _Linked(_Collection):
+class _Linked(Body):
     types: Texts = Field([], description="Only entities of one of these types, native or coarse.")
     threshold: float | None = Field(None, ge=0, le=1, description="Minimum probability of a link.")
     on_tie: OnTie = Field("canonical", description="What to do when several entities have the name.")
@@ -112,8 +108,8 @@ class LabelledSpan(Span):
     label: str = Field("", max_length=200, description="Its label.")
 
 
-def _places(spans: Sequence[Span], length: int, unit: str = "characters") -> list[tuple[int, int]]:
-    """The places of some spans. Raises InvalidRequestError if one is outside the text."""
+def _check_places(spans: Sequence[Span], length: int, unit: str = "characters") -> None:
+    """Refuse spans that are outside the text. Raises InvalidRequestError with the number of one."""
     for number, span in enumerate(spans):
         if not span.start < span.end <= length:
             raise InvalidRequestError(
@@ -121,7 +117,6 @@ def _places(spans: Sequence[Span], length: int, unit: str = "characters") -> lis
                 f"count {unit.replace('characters', 'code points')} from 0; the end is behind the last character.",
                 where=f"spans.{number}",
             )
-    return [(span.start, span.end) for span in spans]
 
 
 class AnnotateBody(_Linked):
@@ -165,8 +160,8 @@ class AnnotateBody(_Linked):
             return None
         is_utf16 = self.offsets == "utf-16"
         length = Utf16(self.text).units(len(self.text)) if is_utf16 else len(self.text)
-        places = _places(self.spans, length, "UTF-16 code units" if is_utf16 else "characters")
-        return [(*place, span.label) for place, span in zip(places, self.spans, strict=True)]
+        _check_places(self.spans, length, "UTF-16 code units" if is_utf16 else "characters")
+        return [(span.start, span.end, span.label) for span in self.spans]
 
 
 Part = Literal["partial names", "popularity", "learned names", "types", "passages", "coherence"]
@@ -186,24 +181,21 @@ class DocumentBody(_WithCandidates):
     spans: Annotated[list[Span], FailFast()] = Field(description="The places of its mentions.")
     without: Annotated[list[Part], FailFast()] = Field([], max_length=6, description="What of the document not to use.")
 
-    def places(self) -> list[tuple[int, int]]:
-        """The places of the mentions. Raises InvalidRequestError if one is outside the text."""
-        return _places(self.spans, len(self.text))
+    def check(self, settings: ServiceSettings) -> None:
+        super().check(settings)
+        _check_places(self.spans, len(self.text))
 
 
-class _LearnBody(_Collection):
-    mention: str = Field(description="The mention.")
-
-
-class AcceptBody(_LearnBody):
+class AcceptBody(Body):
     """A mention and the entity that it meant."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"mention": "Big Apple", "entity_id": "new-york-city"}]})
 
+    mention: str = Field(description="The mention.")
     entity_id: str | None = Field(description="The entity that it meant; null for no entity.")
 
 
-class RejectBody(_LearnBody):
+class RejectBody(AcceptBody):
     """A mention and an entity that it did not mean."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"mention": "Big Apple", "entity_id": "apple-inc"}]})
@@ -272,10 +264,9 @@ def annotation_record(found: Annotation) -> dict[str, Any]:
 
 
 @router.post("/v1/link", response_model=LinkAnswer, responses=declared(404, 415))
-async def link(body: LinkBody, request: Request, collections: CollectionsHere, settings: SettingsHere) -> Response:
+async def link(body: LinkBody, request: Request, collections: CollectionsHere) -> Response:
     """Link mentions to entities of a collection, each with a probability, or to NIL with a reason."""
-    body.check(settings)
-    handle = await collections.get(body.collection)
+    handle = await collections.of(body)
     options = _chosen(body, LinkOptions)
     if body.explain:
         options = options.updated(limit=options.most_candidates)
@@ -298,20 +289,18 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere, s
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))
-async def annotate(body: AnnotateBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
+async def annotate(body: AnnotateBody, collections: CollectionsHere) -> Response:
     """Find the mentions of a text and link them, or link those whose places are known."""
-    body.check(settings)
-    handle = await collections.get(body.collection)
+    handle = await collections.of(body)
     options, spans = body.options(), body.labelled()
     return await _annotations(handle, lambda linker: linker.annotate(body.text, options, spans=spans))
 
 
 @texts.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))
-async def documents(body: DocumentBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
+async def documents(body: DocumentBody, collections: CollectionsHere) -> Response:
     """Link the mentions of a document together, where their places are known."""
-    body.check(settings)
-    places = body.places()
-    handle, options = await collections.get(body.collection), _chosen(body, LinkOptions)
+    handle, options = await collections.of(body), _chosen(body, LinkOptions)
+    places = [(span.start, span.end) for span in body.spans]
     return await _annotations(
         handle, lambda linker: linker.link_document(body.text, places, options, without=body.without)
     )
@@ -326,20 +315,18 @@ async def _annotations(handle: CollectionHandle, find: Callable[[EntityLinker], 
 
 
 @learning.post("/v1/accept", response_model=BatchAnswer, responses=declared(403, 404, 415))
-async def accept(body: AcceptBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
+async def accept(body: AcceptBody, collections: CollectionsHere) -> Response:
     """Learn that a mention meant an entity, or none; effective at once."""
-    body.check(settings)
-    handle = await collections.get(body.collection)
-    return _learned(handle, await handle.learn(lambda linker: linker.accept(body.mention, body.entity_id)))
+    return await _learned(body, collections, lambda linker: linker.accept(body.mention, body.entity_id))
 
 
 @learning.post("/v1/reject", response_model=BatchAnswer, responses=declared(403, 404, 415))
-async def reject(body: RejectBody, collections: CollectionsHere, settings: SettingsHere) -> Response:
+async def reject(body: RejectBody, collections: CollectionsHere) -> Response:
     """Learn that a mention did not mean an entity; effective at once."""
-    body.check(settings)
-    handle = await collections.get(body.collection)
-    return _learned(handle, await handle.learn(lambda linker: linker.reject(body.mention, body.entity_id)))
+    return await _learned(body, collections, lambda linker: linker.reject(body.mention, body.entity_id))
 
 
-def _learned(handle: CollectionHandle, batch: LearnedBatch) -> Response:
+async def _learned(body: Body, collections: CollectionsHere, write: Callable[[EntityLinker], LearnedBatch]) -> Response:
+    handle = await collections.of(body)
+    batch = await handle.learn(write)
     return json_answer({"collection": handle.name, "number": batch.number, "kind": batch.kind, "time": batch.time})

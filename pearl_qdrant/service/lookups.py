@@ -69,7 +69,8 @@ class EntityAnswer(Entity):
 @router.get("/v1/entities/{kb}/{entity_id:path}", response_model=EntityAnswer, responses=declared(404))
 async def entity(kb: str, entity_id: str, collections: CollectionsHere, collection: str | None = None) -> Response:
     """An entity by the short name of its base and its id, with all names, types and description."""
-    handles = await collections.of_base(kb, collection)
+    names = [collection] if collection else await collections.names()
+    handles = [handle for name in names if (handle := await collections.get(name)).kb == kb]
     for handle in handles:
         try:
             found = await handle.call(lambda linker: linker.entity(entity_id))

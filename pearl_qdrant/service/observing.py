@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+from collections import Counter as Counted
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
@@ -56,10 +57,7 @@ class Metrics:
         self.reloads = counter("reloads", "Newer states of a collection that were opened.", ["collection"])
 
     def count_answers(self, collection: str, links: Sequence[Link]) -> None:
-        reasons: dict[str, int] = {}
-        for link in links:
-            reason = LINKED if link.nil_reason is None else link.nil_reason.value
-            reasons[reason] = reasons.get(reason, 0) + 1
+        reasons = Counted(LINKED if link.nil_reason is None else link.nil_reason.value for link in links)
         for reason, n in reasons.items():
             self.answers.labels(collection, reason).inc(n)
 
@@ -85,10 +83,8 @@ def forget_dead_workers(folder: Path) -> None:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

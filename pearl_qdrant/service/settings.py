@@ -202,6 +202,8 @@ class Body(Strict):
 
     linked: ClassVar[str | None] = None
 
+    collection: str | None = Field(None, description="Name of the collection; optional if there is only one.")
+
     def check(self, settings: ServiceSettings) -> None:
         check_fields(settings, **dict(self))
         if self.linked is not None:

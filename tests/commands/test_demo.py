@@ -48,21 +48,6 @@ def test_a_collection_that_is_there_is_shown_as_it_is(filled: Run, tmp_path: Pat
     assert f"--collection demo --store {store}\n" in filled("demo", "--store", store).out, "as it can be typed"
 
 
-def test_without_an_input_nothing_is_asked(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A closed standard input is no terminal."""
-    monkeypatch.setattr(sys, "stdin", ClosedInput())
-    with closing(Terminal()) as shown:
-        monkeypatch.setattr(sys, "stdout", shown)
-        monkeypatch.setattr(sys, "argv", ["pearl-qdrant", "demo"])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        answer = shown.getvalue()
-
-    assert not stop.value.code
-    assert "NYTimes  ->  The New York Times  [nyt]" in answer
-    assert "Link mentions of your own" not in answer
-
-
 def test_a_base_of_mine_that_cannot_be_used_stays(tmp_path: Path, model: Path) -> None:
     """The sample base is not loaded into a collection whose load of another base was stopped."""
     place = tmp_path / "store"
@@ -77,22 +62,24 @@ def test_a_base_of_mine_that_cannot_be_used_stays(tmp_path: Path, model: Path) -
     assert (place / "demo" / "manifest.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("end", ["\n", pytest.param("", marks=pytest.mark.slow)], ids=["empty line", "Ctrl-D"])
-def test_at_a_terminal_it_links_what_i_type(
-    filled: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
-) -> None:
-    """A mention gets its link and why, until an empty line or the end of the input."""
+TYPED = {"empty line": Terminal("Big Apple\n\n"), "Ctrl-D": Terminal("Big Apple\n"), "closed": ClosedInput()}
+
+
+@pytest.mark.parametrize("end", ["empty line", pytest.param("Ctrl-D", marks=pytest.mark.slow), "closed"])
+def test_at_a_terminal_it_links_what_i_type(filled: Run, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """A mention gets its link and why, until an empty line or the end of the input; one that is closed is not asked."""
     shown = Terminal()
-    monkeypatch.setattr(sys, "argv", ["pearl-qdrant", "demo"])
-    monkeypatch.setattr(sys, "stdin", Terminal(f"Big Apple\n{end}"))
-    monkeypatch.setattr(sys, "stdout", shown)
+    for name, stands in (("argv", ["pearl-qdrant", "demo"]), ("stdin", TYPED[end]), ("stdout", shown)):
+        monkeypatch.setattr(sys, name, stands)
     with pytest.raises(SystemExit) as stop:
         main()
 
     assert not stop.value.code
-    answer = shown.getvalue().partition("Link mentions of your own")[2]
-    assert "Big Apple  ->  New York  [nyc]" in answer
-    assert "a name of this entity alone" in answer
+    before, asked, answer = shown.getvalue().partition("Link mentions of your own")
+    assert "NYTimes  ->  The New York Times  [nyt]" in before
+    assert bool(asked) is (end != "closed")
+    assert not asked or "Big Apple  ->  New York  [nyc]" in answer
+    assert not asked or "a name of this entity alone" in answer
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ Files of a user that are called `ingest.py` or `training.py`, as the packages of
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -13,17 +14,11 @@ from pathlib import Path
 
 import pytest
 from source_tree import ROOT, project
+from tiny_wordnet import make_sentence_wordnet
 
-from pearl_qdrant.cli.shared import needs_extra
-from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
 
 HANG_S = 600
-
-
-def test_in_a_clone_the_extra_is_installed_from_the_clone() -> None:
-    """The package is on no index, so the command of a clone installs from the clone."""
-    assert install_command("train") == f"pip install '.[train]' (in {ROOT})"
 
 
 @pytest.mark.parametrize("beside", [None, "name = 'another'\n", '[project]\nname = "another"\n'])
@@ -33,14 +28,6 @@ def test_an_installed_package_is_extended_by_its_name(tmp_path: Path, beside: st
         (tmp_path / "pyproject.toml").write_text(beside, encoding="utf-8")
 
     assert install_command("train", root=tmp_path) == "pip install 'pearl-qdrant[train]'"
-
-
-def test_a_command_names_the_extra_that_it_needs() -> None:
-    """The error for a missing library has the command that installs it."""
-    with pytest.raises(ModelError, match=r"no_such_library is not installed.*pip install '\.\[train\]'"), (
-        needs_extra("train")
-    ):  # fmt: skip
-        import no_such_library  # type: ignore[import-not-found]  # noqa: F401
 
 
 def test_every_named_extra_exists_and_has_a_test_of_its_own() -> None:
@@ -57,38 +44,53 @@ def test_every_named_extra_exists_and_has_a_test_of_its_own() -> None:
     assert runpy.run_path(str(ROOT / ".ci" / "extras.py"))["SMOKE"].keys() == extras.keys() - {"dev", "docs"} | {"none"}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "train paraphrase {folder}",
-        "train corpus {folder}/texts.txt --wordnet {folder} --typer ner --ner-model a/b --out {folder}/out",
-        "train fit --base-model {folder} --aliases {folder}/base.tsv --out {folder}/out",
-        "train head --base-model {folder} --aliases {folder}/base.tsv --out {folder}/out",
-        "train love {folder} {folder}/out",
-        "train ulr {folder} {folder}/out --text {folder}/texts.txt",
-        "train average {folder} {folder} {folder}/out",
-        "train export {folder} {folder}/out",
-        "models export {folder} {folder}/out --torch",
-    ],
+STAGES = (
+    "train paraphrase .",
+    "train corpus texts.txt --wordnet . --typer ner --ner-model a/b --out out",
+    "train fit --base-model . --aliases base.tsv --out out",
+    "train head --base-model . --aliases base.tsv --out out",
+    "train love . out",
+    "train ulr . out --text texts.txt",
+    "train average . . out",
+    "train export . out",
+    "models export . out --torch",
 )
-def test_every_stage_reports_missing_torch(tmp_path: Path, words: str) -> None:
-    """Without the extra, no stage of training ends in a traceback."""
-    from tiny_wordnet import make_sentence_wordnet
 
+RUN_STAGES = """
+import contextlib, io, json, sys
+
+sys.modules["torch"] = None
+from pearl_qdrant.cli import main
+
+for words in sys.argv[1:]:
+    sys.argv, said = ["pearl-qdrant", *words.split()], io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+    print(json.dumps([words, status, said.getvalue()]))
+"""
+
+
+def test_every_stage_reports_missing_torch(tmp_path: Path) -> None:
+    """Without the extra, no stage of training ends in a traceback; the package is on no index, so the command of a
+    clone installs from the clone.
+    """
     make_sentence_wordnet(tmp_path)
     (tmp_path / "freq_phrase.txt").write_text("NP__new york\t7\n", encoding="utf-8")
     (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
     (tmp_path / "texts.txt").write_text("The thieves stole a car in Paris.\n" * 3, encoding="utf-8")
-    argv = [word.format(folder=tmp_path) for word in words.split()]
-    code = f"import sys; sys.modules['torch'] = None; sys.argv = {['pearl-qdrant', *argv]!r}\n"
-    code += "from pearl_qdrant.cli import main; main()"
+    command, environment = [sys.executable, "-c", RUN_STAGES, *STAGES], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
 
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "not installed" in done.stderr
-    assert "pip install '.[train]'" in done.stderr
+    assert [words for words, *_ in outcomes] == [*STAGES], done.stderr
+    for words, status, said in outcomes:
+        assert status == 1, words
+        assert "Traceback" not in said, words
+        assert "not installed" in said, words
+        assert f"pip install '.[train]' (in {ROOT})" in said, words
 
 
 @pytest.fixture

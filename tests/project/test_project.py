@@ -1,18 +1,21 @@
-"""The project from outside: public names, cost of an import, version, and no paths of a developer's machine."""
+"""The project from outside: public names, cost of an import, version, no paths of a developer's machine, and what
+contrib/ has for other places.
+"""
 
 from __future__ import annotations
 
-import ast
-import importlib
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
 import pearl_qdrant
+from pearl_qdrant.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,26 +45,11 @@ def test_the_list_of_public_names_is_fixed() -> None:
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
 
     assert pearl_qdrant.__all__ == PUBLIC.split()
+    assert [name for name in pearl_qdrant.__all__ if not hasattr(pearl_qdrant, name)] == []
     with pytest.raises(AttributeError, match="has no attribute 'EntityLinkr'"):
         _ = pearl_qdrant.EntityLinkr
     assert heading
     assert heading[1] == pearl_qdrant.__version__
-
-
-def test_type_checkers_see_the_public_names() -> None:
-    """The imports under TYPE_CHECKING are the same objects as at run time."""
-    tree = ast.parse((ROOT / "pearl_qdrant" / "__init__.py").read_text(encoding="utf-8"))
-    typed = {
-        alias.name: node.module
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module and "." in node.module
-        for alias in node.names
-        if alias.name != "lazy_exports"
-    }
-
-    assert sorted(typed) == pearl_qdrant.__all__
-    for name, module in typed.items():
-        assert getattr(importlib.import_module(module or ""), name) is getattr(pearl_qdrant, name)
 
 
 RUN_HELP = """
@@ -134,3 +122,31 @@ def test_no_file_names_a_path_of_a_machine() -> None:
         found += [f"{path.relative_to(ROOT)}: {match[0].decode()}" for match in MACHINE_PATH.finditer(content)]
 
     assert found == []
+
+
+CONTRIB = ROOT / "contrib"
+MODELS = sorted((ROOT / "pearl_qdrant" / "encoder" / "models").iterdir())
+MOST_CHARACTERS = 100  # of a description, in the MCP registry
+
+
+def test_the_entry_of_the_mcp_registry_starts_the_server() -> None:
+    """It has this version, a description that the registry takes, and arguments of `pearl-qdrant mcp`."""
+    entry = json.loads((CONTRIB / "server.json").read_text("utf-8"))
+    (package,) = entry["packages"]
+    arguments: list[dict[str, Any]] = package["packageArguments"]
+    known = {name for one in cli.commands["mcp"].params if isinstance(one, click.Option) for name in one.opts}
+
+    assert entry["version"] == package["version"] == pearl_qdrant.__version__
+    assert len(entry["description"]) <= MOST_CHARACTERS
+    assert arguments[0] == {"type": "positional", "value": "mcp"}
+    assert {one["name"] for one in arguments[1:]} <= known
+
+
+def test_the_files_to_upload_are_those_of_the_model() -> None:
+    """No file of the models is forgotten, and none is named that they lack."""
+    named = re.findall(r"^\| (`.*?`) \|", (CONTRIB / "hugging-face.md").read_text("utf-8"), re.MULTILINE)
+    files = {name for cell in named for name in re.findall(r"`(.*?)`", cell)}
+
+    assert files == {
+        path.relative_to(model).as_posix() for model in MODELS for path in model.rglob("*") if path.is_file()
+    }

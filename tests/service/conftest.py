@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
+from service_client import serving
 
-from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service import ServiceSettings
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +33,7 @@ def service_settings(service_store: Path, tmp_path_factory: pytest.TempPathFacto
         max_text_characters=1000,
         max_types=4,
         max_limit=20,
+        max_candidates=150,
         allowed_hosts=("testserver",),
         reload_s=0.02,
     )
@@ -41,6 +42,5 @@ def service_settings(service_store: Path, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def client(service_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of that service."""
-    with TestClient(create_app(service_settings)) as opened:
-        wait_until(lambda: opened.get("/health/ready").status_code == 200)
+    with serving(service_settings) as opened:
         yield opened

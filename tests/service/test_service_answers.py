@@ -13,8 +13,9 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linker_base import ENTITIES
+from service_client import serving
 
-from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.names import NameIndex, build_index, fold
 from pearl_qdrant.store.schema import NamePoint
 
@@ -54,17 +55,15 @@ def test_languages_choose_the_names(client: TestClient) -> None:
     assert [found["links"][0]["candidates"][0][key] for key in ("name", "language")] == ["Big Apple", "en"]
     assert {one["language"] for one in other["links"][0]["candidates"]} == {None}
     assert (refused.status_code, refused.json()["where"]) == (422, "languages")
-    assert client.get("/v1/entities/base/nyc").json()["languages"] == {"Big Apple": "en"}
 
 
 def test_a_list_adapts_the_decision_to_itself(service_settings: ServiceSettings) -> None:
     """With `adapt` the answer says what was estimated, and its `nil_bias` counts in later requests; few mentions are
     refused.
     """
-    wide = service_settings.model_copy(update={"max_mentions": 1000, "max_body_bytes": 1_000_000})
     mentions = [f"the New York {i} paper" for i in range(220)]
-    with TestClient(create_app(wide)) as client:
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
+    wide = {"max_mentions": 1000, "max_candidates": 10_000, "max_body_bytes": 1_000_000}
+    with serving(service_settings, **wide) as client:
         adapted = client.post("/v1/link", json={"mentions": mentions, "adapt": True}).json()
         few = client.post("/v1/link", json={"mentions": mentions[:20], "adapt": True})
         plain, biased = (
@@ -135,11 +134,11 @@ def test_mentions_of_a_document_are_linked_at_their_places(client: TestClient) -
 
 
 def test_an_entity_has_all_its_names(client: TestClient) -> None:
-    """An entity is found by base and id."""
-    answer = client.get("/v1/entities/base/nyc")
+    """An entity is found by base and id; names have the language that the base states."""
+    found = client.get("/v1/entities/base/nyc").json()
 
-    assert answer.json()["canonical_name"] == "New York"
-    assert answer.json()["aliases"] == ["Big Apple", "NYC"]
+    assert (found["canonical_name"], found["aliases"]) == ("New York", ["Big Apple", "NYC"])
+    assert found["languages"] == {"Big Apple": "en"}
 
 
 def test_names_are_suggested_while_they_are_typed(client: TestClient) -> None:
@@ -150,9 +149,12 @@ def test_names_are_suggested_while_they_are_typed(client: TestClient) -> None:
         results = client.get("/v1/search", params={"q": query, **more}).json()["results"]
         return [one["entity_id"] for one in results]
 
-    assert found("new york t") == ["nyt"]
+    [times] = client.get("/v1/search?q=new york t").json()["results"]
+    shown = [times[key] for key in ("entity_id", "types", "kb_types", "description")]
+    assert shown == ["nyt", ["ORG"], ["ORG", "newspaper"], "A newspaper"]
     assert found("apple") == ["nyc"]
     assert set(found("new yrok", type="state")) == {"nys"}
+    assert found("new yrok", type="nothing") == []
     assert found("heart attakc") == ["mi"]
     assert found("!?") == []
 
@@ -297,37 +299,15 @@ def test_names_are_found_by_what_was_typed(base: tuple[str, ...], query: str, ex
     assert found(index_of(*base), query, limit=2) == expected[:2]
 
 
-def test_popular_entities_come_first_and_each_once() -> None:
-    """Of names with the same beginning, those of popular entities come first; an entity is there once."""
-    index = index_over(
-        NamePoint("kb", "small", "New Yorkham", "New Yorkham", True, popularity=1.0),
-        NamePoint("kb", "big", "New York City", "New York City", True, popularity=9.0),
-        NamePoint("kb", "big", "New York, NY", "New York City", False, popularity=9.0),
-    )
-
-    assert [one.entity_id for one in index.find("new yor")] == ["big", "small"]
-
-
-def test_types_filter_and_are_shown() -> None:
-    """Only entities of a wanted type are found; a type that none has finds nothing."""
-    index = index_over(
-        NamePoint("kb", "p", "Jordan", "Jordan", True, ("athlete",), ("PERSON",)),
-        NamePoint("kb", "c", "Jordan", "Jordan", True, ("country",), ("GPE",), "a country"),
-    )
-
-    [country] = index.find("jord", types=["GPE", "nothing"])
-    assert (country.entity_id, country.types, country.description) == ("c", ("GPE",), "a country")
-    assert index.find("jodran", types=["nothing"]) == []
-
-
 def test_the_best_of_a_long_range_are_found() -> None:
-    """Of thousands of names with one beginning, the most popular ones are shown."""
+    """Of thousands of names with one beginning, those of the most popular entities are shown, each entity once."""
     names = [f"name {i:05d}" for i in range(5000)]
     points = [NamePoint("kb", name, name, name, True, popularity=float(i % 4001)) for i, name in enumerate(names)]
+    points.append(NamePoint("kb", "name 04000", "name, another", "name 04000", False, popularity=4000.0))
 
     best = index_over(*points).find("name", limit=3)
 
-    assert [one.popularity for one in best] == [4000.0, 3999.0, 3998.0]
+    assert [(one.entity_id, one.popularity) for one in best] == [(f"name 0{n}", n) for n in (4000, 3999, 3998)]
 
 
 def test_an_index_is_written_once_and_read_by_all(tmp_path: Path) -> None:

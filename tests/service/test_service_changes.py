@@ -16,9 +16,9 @@ import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill, fill_server
-from pydantic import SecretStr
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
+from service_client import KEYS, handle_of, serving
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
@@ -27,8 +27,6 @@ from pearl_qdrant.service.names import NameIndex
 from pearl_qdrant.service.reconcile import queries, router
 from pearl_qdrant.service.settings import TimedOutError, check_settings
 from pearl_qdrant.store import delete_collection
-
-KEYS = (SecretStr("0123456789abcdef-first"),)
 
 
 @pytest.fixture
@@ -41,8 +39,7 @@ def own_settings(service_settings: ServiceSettings, service_store: Path, tmp_pat
 @pytest.fixture
 def reader(own_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of a service that only reads."""
-    with TestClient(create_app(own_settings)) as client:
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
+    with serving(own_settings) as client:
         yield client
 
 
@@ -77,9 +74,7 @@ def test_changes_collections_and_their_end_are_followed(
 
 def test_an_answer_is_accepted_and_rejected(own_settings: ServiceSettings) -> None:
     """A service that may write learns what people accept and reject, effective at once; it holds the collection."""
-    settings = own_settings.model_copy(update={"allow_writing": True, "api_keys": KEYS})
-    with TestClient(create_app(settings), headers={"X-API-Key": KEYS[0].get_secret_value()}) as client:
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
+    with serving(own_settings, allow_writing=True, api_keys=KEYS) as client:
         accepted = client.post("/v1/accept", json={"mention": "Gotham", "entity_id": "nyc"}).json()
         assert (accepted["number"], accepted["kind"]) == (1, "accept")
         assert entity_of(client, "Gotham") == "nyc"
@@ -113,9 +108,6 @@ def test_several_workers_do_not_write_to_a_folder() -> None:
     check_settings(ServiceSettings(store="folder", workers=2))
 
 
-KEY = "0123456789abcdef-first"
-
-
 @pytest.fixture(scope="module")
 def server(model: Path) -> Iterator[QdrantDouble]:
     """A server with the collection `base`, and one of another program."""
@@ -132,14 +124,13 @@ def writer(server: QdrantDouble, tmp_path_factory: pytest.TempPathFactory) -> It
         store=server.url,
         cache=str(tmp_path_factory.mktemp("cache")),
         allow_writing=True,
-        api_keys=(SecretStr(KEY),),
+        api_keys=KEYS,
         allowed_hosts=("testserver",),
         reload_s=0.05,
         server_reload_s=0.05,
         store_wait_s=0.1,
     )
-    with TestClient(create_app(settings), headers={"X-API-Key": KEY}) as opened:
-        wait_until(lambda: opened.get("/health/ready").status_code == 200)
+    with serving(settings) as opened:
         yield opened
 
 
@@ -199,30 +190,9 @@ def on_loop(call: Any, seen: list[bool]) -> Any:
     return noted
 
 
-def test_a_search_runs_in_a_thread(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are looked for beside the event loop, for type-ahead and for reconciliation."""
-    wait_until(lambda: client.get("/v1/search?q=n").status_code == 200)
-    seen: list[bool] = []
-    monkeypatch.setattr(NameIndex, "find", on_loop(NameIndex.find, seen))
-
-    assert client.get("/v1/search?q=new").json()["results"]
-    assert client.get("/reconcile/base/suggest/entity?prefix=new").json()["result"]
-    assert seen == [False, False]
-
-
-def test_the_candidates_of_a_request_are_bounded_together(service_settings: ServiceSettings) -> None:
-    """Many mentions with many candidates each are refused, though each number is within its limit."""
-    with TestClient(create_app(service_settings.model_copy(update={"max_candidates": 100}))) as client:
-        link = {"mentions": ["x"] * 20, "limit": 20}
-        document = {"text": "xy", "spans": [{"start": 0, "end": 1}] * 10, "limit": 20}
-
-        assert client.post("/v1/link", json=link).json()["limit"] == "max_candidates"
-        assert client.post("/v1/documents", json=document).json()["limit"] == "max_candidates"
-
-
 def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a 504 the text is not annotated further, and the next one is answered."""
-    handle = client.app.state.collections._handles["base"]  # type: ignore[attr-defined]
+    handle = handle_of(client)
     annotate, ended = handle.linker.annotate, []
 
     def endless(text: str, options: Any, **_: object) -> Any:
@@ -244,14 +214,19 @@ def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatc
 
 
 def test_what_takes_long_is_made_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large bodies are read, and large answers are made, in threads."""
+    """Large bodies are read, large answers are made, and names are looked for, in threads."""
+    wait_until(lambda: client.get("/v1/search?q=n").status_code == 200)
     seen: list[bool] = []
     monkeypatch.setattr(answers, "LARGE", 0)
-    for module, name in ((linking, "annotation_record"), (queries, "read_batch"), (router, "answer_record")):
-        monkeypatch.setattr(module, name, on_loop(getattr(module, name), seen))
+    making = (linking, "annotation_record"), (queries, "read_batch"), (router, "answer_record")
+    for place, name in (*making, (NameIndex, "find")):
+        monkeypatch.setattr(place, name, on_loop(getattr(place, name), seen))
     batch = {"queries": {"q0": {"query": "NYTimes"}}}
 
+    assert client.get("/v1/search?q=new").json()["results"]
+    assert client.get("/reconcile/base/suggest/entity?prefix=new").json()["result"]
+    assert seen == [False, False]
     assert client.post("/v1/annotate", json={"text": "She read the NYTimes.", "threshold": 0}).json()["annotations"]
     assert client.post("/reconcile/base", json=batch).json()["q0"]["result"]
-    assert len(seen) >= 3
+    assert len(seen) >= 5
     assert not any(seen)

@@ -11,7 +11,7 @@ import pytest
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.service.queues import Joiner
-from pearl_qdrant.service.settings import ClientGoneError, QueueFullError, TimedOutError
+from pearl_qdrant.service.settings import ClientGoneError, TimedOutError
 
 pytestmark = pytest.mark.anyio
 
@@ -102,22 +102,6 @@ async def test_a_long_request_does_not_keep_short_ones_waiting(linker: Linker) -
     assert [link.mention for link in await short] == ["s"]
     assert [link.mention for link in await long] == [f"m{i}" for i in range(20)]
     assert linker.batches[0] == [*(f"m{i}" for i in range(7)), "s"]
-
-
-async def test_a_full_queue_refuses(linker: Linker) -> None:
-    """When too many mentions wait, a request is refused, with the time after which to come again."""
-    joined = joiner(linker, max_queued=4)
-    tasks = [asyncio.create_task(joined.link(["x"], PLAIN))]
-    await settled()
-    tasks.append(asyncio.create_task(joined.link(["a", "b", "c"], PLAIN)))
-    await settled()
-    with pytest.raises(QueueFullError) as refused:
-        await joined.link(["d", "e"], PLAIN)
-    assert refused.value.retry_after_s is not None
-    assert refused.value.retry_after_s >= 1
-    linker.may_answer.set()
-    await asyncio.gather(*tasks)
-    assert ["d", "e"] not in linker.batches
 
 
 async def test_a_large_request_passes_an_empty_queue(linker: Linker) -> None:

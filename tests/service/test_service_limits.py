@@ -4,7 +4,6 @@ Which hosts are answered for, who may write, and what is told to those without a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,16 +14,16 @@ from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
 from pydantic import SecretStr
+from service_client import KEY, KEYS, Held, handle_of, serving
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionNotFoundError, OptionError, SettingsError
 from pearl_qdrant.service import ServiceSettings, create_app, serve
-from pearl_qdrant.service.gate import has_valid_key, read_keys
+from pearl_qdrant.service.gate import read_keys
 from pearl_qdrant.service.settings import read_settings
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 
-KEY = "0123456789abcdef-first"
 OTHER_KEY = "0123456789abcdef-second"
 
 
@@ -38,6 +37,8 @@ OTHER_KEY = "0123456789abcdef-second"
         ("/v1/link", {"mentions": ["x"], "context": "x" * 1001}, "max_text_characters", 1000),
         ("/v1/annotate", {"text": "x" * 1001}, "max_text_characters", 1000),
         ("/v1/documents", {"text": "xy", "spans": [{"start": 0, "end": 1}] * 21}, "max_mentions", 20),
+        ("/v1/link", {"mentions": ["x"] * 20, "limit": 20}, "max_candidates", 150),
+        ("/v1/documents", {"text": "xy", "spans": [{"start": 0, "end": 1}] * 10, "limit": 20}, "max_candidates", 150),
     ],
 )
 def test_what_is_over_a_limit_is_refused_by_its_name(
@@ -102,22 +103,6 @@ def test_an_id_of_a_request_is_kept(client: TestClient) -> None:
     assert len(replaced.headers["x-request-id"]) == 32
 
 
-class Held:
-    """Lets no batch of a service pass until it is told to."""
-
-    def __init__(self, client: TestClient, patch: pytest.MonkeyPatch) -> None:
-        self.is_linking, self.may_link = threading.Event(), threading.Event()
-        linker = client.app.state.collections._handles["base"].linker  # type: ignore[attr-defined]
-        link_batch = linker.link_batch
-
-        def held(*given: Any, **named: Any) -> Any:
-            self.is_linking.set()
-            self.may_link.wait()
-            return link_batch(*given, **named)
-
-        patch.setattr(linker, "link_batch", held)
-
-
 def ask(client: TestClient, n: int) -> Any:
     """Link a mention n times."""
     return client.post("/v1/link", json={"mentions": ["NYC"] * n, "threshold": 0})
@@ -125,12 +110,10 @@ def ask(client: TestClient, n: int) -> Any:
 
 def test_a_busy_service_refuses(service_settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than may wait is answered with 429 and Retry-After; what waits is answered afterwards."""
-    settings = service_settings.model_copy(update={"max_queued_mentions": 2})
-    with TestClient(create_app(settings)) as client, ThreadPoolExecutor(2) as clients:
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
+    with serving(service_settings, max_queued_mentions=2) as client, ThreadPoolExecutor(2) as clients:
         held = Held(client, monkeypatch)
         running = clients.submit(ask, client, 1)
-        held.is_linking.wait()
+        held.running.acquire()
         waiting = clients.submit(ask, client, 2)
         queued = 'pearl_qdrant_queued_mentions{collection="base"} 2.0'
         wait_until(lambda: queued in client.get("/metrics").text)
@@ -139,44 +122,52 @@ def test_a_busy_service_refuses(service_settings: ServiceSettings, monkeypatch: 
 
         assert (refused.status_code, refused.json()["error"]) == (429, "busy")
         assert int(refused.headers["retry-after"]) >= 1
-        held.may_link.set()
+        held.may_go.set()
         assert running.result().status_code == 200
         assert [link["entity_id"] for link in waiting.result().json()["links"]] == ["nyc", "nyc"]
+        linked = 'pearl_qdrant_batch_mentions_sum{collection="base"} 3.0'
+        assert linked in client.get("/metrics").text, "what was refused is not linked later"
 
 
 def test_a_slow_service_gives_up(service_settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes too long is answered with 504 and the name of the limit; afterwards, requests are answered."""
-    with TestClient(create_app(service_settings)) as client:
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
+    with serving(service_settings) as client:
         held = Held(client, monkeypatch)
-        joiner = client.app.state.collections._handles["base"]._joiner  # type: ignore[attr-defined]
         with monkeypatch.context() as soon:
-            soon.setattr(joiner, "_timeout_s", 0.01)
+            soon.setattr(handle_of(client)._joiner, "_timeout_s", 0.01)
             late = ask(client, 1)
-        held.may_link.set()
+        held.may_go.set()
 
         assert (late.status_code, late.json()["limit"]) == (504, "timeout_s")
         assert ask(client, 1).json()["links"][0]["entity_id"] == "nyc"
 
 
-def test_a_key_is_needed_in_a_header(service_settings: ServiceSettings) -> None:
-    """With keys, a request without a valid one is answered with 401; health needs none; a URL never has one."""
-    settings = service_settings.model_copy(update={"api_keys": (SecretStr(KEY), SecretStr(OTHER_KEY))})
-    with TestClient(create_app(settings)) as client:
-        for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": OTHER_KEY}):
-            assert client.get("/v1/collections", headers=headers).status_code == 200
-        both = {"Authorization": "Bearer wrong", "X-API-Key": KEY}
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"X-API-Key": ""}, both):
-            refused = client.get("/v1/collections", headers=headers)
-            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-        assert client.get("/v1/collections", params={"api_key": KEY}).status_code == 401
-        assert client.get("/metrics").status_code == 401
-        assert client.get("/health/live").status_code == 200
-        assert KEY not in repr(settings)
-        schema = client.get("/openapi.json").json()
-        assert schema["paths"]["/v1/link"]["post"]["security"] == [{"bearer": []}, {"key": []}]
-        manifest = schema["paths"]["/reconcile/{collection}"]["get"]
-        assert {} in manifest["security"], "the manifest needs no key"
+@pytest.fixture(scope="module")
+def guarded(service_settings: ServiceSettings) -> Iterator[TestClient]:
+    """A client without a key of a service that has two."""
+    with serving(service_settings, api_keys=(*KEYS, SecretStr(OTHER_KEY)), has_key=False) as opened:
+        yield opened
+
+
+def test_a_key_is_needed_in_a_header(guarded: TestClient) -> None:
+    """With keys, a request without a valid one is answered with 401; health and the page need none; a URL never has
+    one.
+    """
+    for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": OTHER_KEY}):
+        assert guarded.get("/v1/collections", headers=headers).status_code == 200
+    both = {"Authorization": "Bearer wrong", "X-API-Key": KEY}
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": KEY}, {"X-API-Key": ""}, both):
+        refused = guarded.get("/v1/collections", headers=headers)
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    for path in ("/v1/collections?api_key=" + KEY, "/metrics", "/health/live/x", "/static", "/v1/link"):
+        assert guarded.get(path).status_code == 401
+    for path in ("/health/live", "/page/base.css", "/"):
+        assert guarded.get(path).status_code == 200
+    assert KEY not in repr(ServiceSettings(api_keys=KEYS))
+    schema = guarded.get("/openapi.json").json()
+    assert schema["paths"]["/v1/link"]["post"]["security"] == [{"bearer": []}, {"key": []}]
+    manifest = schema["paths"]["/reconcile/{collection}"]["get"]
+    assert {} in manifest["security"], "the manifest needs no key"
 
 
 def test_keys_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
@@ -223,20 +214,11 @@ def test_a_file_of_keys_that_cannot_be_used_is_an_error(tmp_path: Path, text: st
     assert "short" not in str(error.value)
 
 
-def test_paths_below_a_public_one_are_public() -> None:
-    """A public path that ends in / stands for all below it, and for nothing else."""
-    keys = [KEY.encode()]
-
-    assert [has_valid_key(keys, path, []) for path in ("/health/live", "/page/a.js", "/")] == [True] * 3
-    assert [has_valid_key(keys, path, []) for path in ("/health/live/x", "/static", "/v1/link")] == [False] * 3
-
-
 @pytest.fixture(scope="module")
 def named(service_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of a service with names of its own."""
-    changed = {"allowed_hosts": ("names.internal",), "public_url": "https://names.example.org/link"}
-    with TestClient(create_app(service_settings.model_copy(update=changed)), base_url="http://127.0.0.1") as opened:
-        wait_until(lambda: opened.get("/health/ready").status_code == 200)
+    named = {"allowed_hosts": ("names.internal",), "public_url": "https://names.example.org/link"}
+    with serving(service_settings, base_url="http://127.0.0.1", **named) as opened:
         yield opened
 
 
@@ -272,14 +254,6 @@ def test_writing_asks_for_keys() -> None:
         with pytest.raises(OptionError, match="openssl rand") as error:
             start(ServiceSettings(store="folder", allow_writing=True))
         assert error.value.option == "api_keys"
-
-
-@pytest.fixture(scope="module")
-def guarded(service_settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client without a key of a service that has one."""
-    with TestClient(create_app(service_settings.model_copy(update={"api_keys": (SecretStr(KEY),)}))) as opened:
-        wait_until(lambda: opened.get("/health/ready").status_code == 200)
-        yield opened
 
 
 def test_names_of_collections_need_a_key(guarded: TestClient) -> None:

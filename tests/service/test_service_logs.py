@@ -10,8 +10,7 @@ import logging
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,50 +19,35 @@ import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
-from pydantic import SecretStr
+from service_client import KEY, KEYS, Held, handle_of, serving
 
-from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.observing import JsonLines, Metrics, facts, forget_dead_workers, start_logging
 
-KEY = "0123456789abcdef-first"
 SECRET = "Sekretna zzmention"
 """What nobody but the client is to read."""
 
-
-class Written:
-    """What a service logs while this is open."""
-
-    def __init__(self) -> None:
-        self.text = io.StringIO()
-        self.handler = logging.StreamHandler(self.text)
-        self.handler.setFormatter(JsonLines())
-        self.handler.addFilter(lambda record: not record.name.startswith("http"))  # the client of the tests
-
-    def lines(self, **wanted: object) -> list[dict[str, Any]]:
-        """Its lines that have some fields."""
-        lines = [json.loads(line) for line in self.text.getvalue().splitlines()]
-        return [line for line in lines if wanted.items() <= line.items()]
+Written = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture
-def written() -> Iterator[Written]:
-    """The log of the service, as JSON lines."""
-    found, root = Written(), logging.getLogger()
-    level = root.level
-    root.addHandler(found.handler)
-    root.setLevel(logging.INFO)
-    yield found
-    root.removeHandler(found.handler)
-    root.setLevel(level)
+def written(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Written:
+    """A function that gives the lines of the service's log that have some fields."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(caplog.handler, "formatter", JsonLines())
+
+    def lines(**wanted: object) -> list[dict[str, Any]]:
+        found = map(json.loads, caplog.text.splitlines())
+        ours = [line for line in found if not line["logger"].startswith("http")]  # those of the tests' client
+        return [line for line in ours if wanted.items() <= line.items()]
+
+    return lines
 
 
 @pytest.fixture(scope="module")
 def closed(service_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client, which sends its key, of a service with a key."""
-    settings = service_settings.model_copy(update={"api_keys": (SecretStr(KEY),)})
-    with TestClient(create_app(settings), headers={"X-API-Key": KEY}, raise_server_exceptions=False) as opened:
-        wait_until(lambda: opened.get("/health/ready").status_code == 200)
-        wait_until(lambda: opened.get("/v1/search?q=n").status_code == 200)
+    with serving(service_settings, api_keys=KEYS, waits_for="/v1/search?q=n") as opened:
         yield opened
 
 
@@ -90,14 +74,14 @@ def test_each_request_is_one_line_of_json(closed: TestClient, written: Written) 
     answer = closed.get("/v1/search?q=new", headers={"X-Request-ID": "a-1"})
     closed.get("/v1/entities/base/none")
 
-    [line] = written.lines(request_id="a-1")
+    [line] = written(request_id="a-1")
     assert answer.headers["x-request-id"] == "a-1"
     assert line["logger"] == "pearl_qdrant.service.access"
     assert (line["level"], line["message"]) == ("info", "request")
     assert (line["method"], line["path"], line["status"]) == ("GET", "/v1/search", 200)
     assert line["ms"] >= 0
     assert line["time"].endswith("Z")
-    [other] = written.lines(path="/v1/entities/base/none")
+    [other] = written(path="/v1/entities/base/none")
     assert other["status"] == 404
     assert len(other["request_id"]) == 32
 
@@ -106,27 +90,26 @@ def test_no_line_has_a_key_or_a_mention(closed: TestClient, written: Written) ->
     """Neither what is answered nor what is refused leaves a key, a mention, a text or a query in the log."""
     ask_everything(closed)
 
-    assert len(written.lines(logger="pearl_qdrant.service.access")) == 12
+    assert len(written(logger="pearl_qdrant.service.access")) == 12
     for secret in (KEY[:-1], *SECRET.split()):
-        assert secret not in written.text.getvalue()
+        assert secret not in str(written())
 
 
 def test_a_failure_is_found_by_the_id_of_its_answer(
     closed: TestClient, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error that nobody expected is answered with 500 and an id; the log has the reason under this id."""
-    handle = closed.app.state.collections._handles["base"]  # type: ignore[attr-defined]
 
     def broken(*given: object) -> None:
         logging.getLogger("pearl_qdrant.any").warning("from a thread")
         raise ZeroDivisionError("what happened")
 
-    monkeypatch.setattr(handle.linker, "entity", broken)
+    monkeypatch.setattr(handle_of(closed).linker, "entity", broken)
     failed = closed.get("/v1/entities/base/nyc")
 
     assert (failed.status_code, failed.json()["error"]) == (500, "internal")
     assert "what happened" not in failed.text
-    thread, error, request = written.lines(request_id=failed.json()["request_id"])
+    thread, error, request = written(request_id=failed.json()["request_id"])
     assert thread["message"] == "from a thread"
     assert error["level"] == "error"
     assert "ZeroDivisionError: what happened" in error["error"]
@@ -137,7 +120,7 @@ def test_a_batch_has_the_id_of_no_request(
     closed: TestClient, written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a batch logs is of several requests, so that it has the id of none."""
-    linker = closed.app.state.collections._handles["base"].linker  # type: ignore[attr-defined]
+    linker = handle_of(closed).linker
     link_batch = linker.link_batch
 
     def talkative(*given: Any, **named: Any) -> Any:
@@ -147,7 +130,7 @@ def test_a_batch_has_the_id_of_no_request(
     monkeypatch.setattr(linker, "link_batch", talkative)
     closed.post("/v1/link", json={"mentions": ["NYC"]})
 
-    [line] = written.lines(message="in a batch")
+    [line] = written(message="in a batch")
     assert "request_id" not in line
 
 
@@ -324,31 +307,18 @@ def test_requests_are_counted_by_route_and_status(client: TestClient, shown: Sho
 
 def test_queues_have_their_depth(client: TestClient, shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mentions that wait for a batch, and look-ups that wait or run, are gauges that go up and down."""
-    linker = client.app.state.collections._handles["base"].linker  # type: ignore[attr-defined]
-    link_batch, entity = linker.link_batch, linker.entity
-    are_running, may_go = threading.Semaphore(0), threading.Event()
-
-    def held(function: object) -> object:
-        def call(*given: object, **named: object) -> object:
-            are_running.release()
-            may_go.wait()
-            return function(*given, **named)  # type: ignore[operator]
-
-        return call
-
     with ThreadPoolExecutor(8) as clients, monkeypatch.context() as patch:
-        patch.setattr(linker, "link_batch", held(link_batch))
-        patch.setattr(linker, "entity", held(entity))
+        held = Held(client, patch)
         asked = [clients.submit(client.get, "/v1/entities/base/nyc") for _ in range(4)]
         asked.append(clients.submit(link, client, "first"))
         try:
-            assert all(are_running.acquire(timeout=100) for _ in range(3))
+            assert all(held.running.acquire(timeout=100) for _ in range(3))
             asked += [clients.submit(link, client, "second", "third") for _ in range(2)]
             wait_until(lambda: shown.now("queued_mentions", collection="base") == 4)
             wait_until(lambda: shown.now("queued_calls", collection="base", lane="look-ups") == 4)
             assert shown.now("requests_in_flight") == 8
         finally:
-            may_go.set()
+            held.may_go.set()
         for one in asked:
             one.result()
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote_plus
 
 import httpx
-from edge_cases import wait_until
+import service_client
 from fastapi.testclient import TestClient
 
 from pearl_qdrant import Entity
-from pearl_qdrant.service import ServiceSettings, create_app
 
 ENDPOINT = "/reconcile/places"
 
@@ -40,19 +38,13 @@ ENTITIES = [
     *(Entity(f"crowd-{i}", "Crowded Name", (), (), (), None, {"state": f"State {i}"}) for i in range(16)),
 ]
 
-WAIT_S = 60
-"""Bounds a hang; nothing takes that long."""
-
-
-@contextmanager
-def serving(settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client of a service that is ready."""
-    with TestClient(create_app(settings), base_url="http://127.0.0.1:8765") as client:
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
-        headers = [("X-API-Key", key.get_secret_value()) for key in settings.api_keys]
-        search = {"q": "n", "collection": "places"}
-        wait_until(lambda: client.get("/v1/search", params=search, headers=headers).status_code == 200)
-        yield client
+serving = partial(
+    service_client.serving,
+    base_url="http://127.0.0.1:8765",
+    waits_for="/v1/search?q=n&collection=places",
+    has_key=False,
+)
+"""A client, without a key, of a service that is ready to suggest names."""
 
 
 def post_form(client: TestClient, name: str, value: Any, **headers: str) -> httpx.Response:

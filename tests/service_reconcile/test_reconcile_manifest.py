@@ -5,7 +5,7 @@ OpenRefine's sequence of requests, in the shape in which OpenRefine sends them.
 It reads the manifest in the browser, guesses types by a batch of ten names with three candidates each, sends batches
 with type_strict "should", sorts candidates by score and takes the first one if it is a match, and fetches columns.
 
-Data extension: values of properties, and which properties to propose.
+Data extension: values of properties, and which properties to propose. The same over a Qdrant server.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
-from linker_base import fill
-from pydantic import SecretStr
-from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, post_form, serving
-from specification import Extension, Manifest, Proposal, check
+from linker_base import fill, fill_server
+from qdrant_double import QdrantDouble
+from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, matched, post_form, serving
+from service_client import KEY, KEYS
+from specification import EntitySuggestions, Extension, Manifest, Proposal, check
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.settings import read_settings
 
-KEY = "0123456789abcdef-key"
 ORIGIN = "http://127.0.0.1:3333"
 
 
@@ -78,12 +78,8 @@ def test_any_page_may_read_answers_and_errors(client: TestClient) -> None:
 @pytest.fixture(scope="module")
 def guarded(reconcile_settings: ServiceSettings) -> Iterator[TestClient]:
     """A client of a service with a key, behind a proxy, for pages of one origin."""
-    changed = {
-        "api_keys": (SecretStr(KEY),),
-        "public_url": "https://names.example.org/link/",
-        "reconcile_origins": (ORIGIN,),
-    }
-    with serving(reconcile_settings.model_copy(update=changed)) as opened:
+    public_url = "https://names.example.org/link/"
+    with serving(reconcile_settings, api_keys=KEYS, public_url=public_url, reconcile_origins=(ORIGIN,)) as opened:
         yield opened
 
 
@@ -204,8 +200,7 @@ def test_a_changed_collection_has_its_new_properties(
     """After an edit by another process, new columns are suggested and count."""
     store = str(tmp_path / "store")
     fill(tmp_path / "store", "places", str(model), ENTITIES[:2], is_loaded=True)
-    changed = {"store": store, "cache": str(tmp_path / "cache"), "reload_s": 0.02}
-    with serving(reconcile_settings.model_copy(update=changed)) as client:
+    with serving(reconcile_settings, store=store, cache=str(tmp_path / "cache"), reload_s=0.02) as client:
         assert "river" not in client.get(f"{ENDPOINT}/suggest/property").text
         with EntityLinker.open("places", store=store) as linker:
             linker.add([Entity("or", "Springfield", (), ("city",), ("GPE",), None, {"river": "McKenzie"})])
@@ -289,3 +284,23 @@ def test_properties_are_proposed_for_a_type(client: TestClient) -> None:
     assert {"country", "links_to"} <= {one["id"] for one in of_all["properties"]}
     assert len(client.get(url, params={"type": "", "limit": 1}).json()["properties"]) == 1
     assert client.get(url, params={"limit": 21}).json()["limit"] == "max_limit"
+
+
+@pytest.mark.slow
+def test_a_server_answers_as_a_folder(
+    client: TestClient, reconcile_settings: ServiceSettings, model: Path, tmp_path: Path
+) -> None:
+    """Manifest, matches by properties, suggestions, previews and columns are those of an embedded store."""
+    state = [{"pid": "state", "v": "Missouri"}]
+    asked = {"ids": ["nyt", LIGHTHOUSE], "properties": [{"id": "country"}, {"id": "links_to"}, {"id": "aliases"}]}
+    with QdrantDouble() as double:
+        double.strict = True
+        fill_server(double.url, "places", str(model), ENTITIES)
+        with serving(reconcile_settings, store=double.url, cache=str(tmp_path)) as on_server:
+            assert check(Manifest, on_server.get(ENDPOINT)) == client.get(ENDPOINT).json()
+            assert matched(candidates(on_server, query="Springfield", properties=state)) == ["mo"]
+            answer = check(Extension, post_form(on_server, "extend", asked))
+            assert answer == post_form(client, "extend", asked).json()
+            found = check(EntitySuggestions, on_server.get(f"{ENDPOINT}/suggest/entity?prefix={LIGHTHOUSE}"))
+            assert found["result"][0]["id"] == LIGHTHOUSE
+            assert on_server.get(f"{ENDPOINT}/preview?id=nyt").status_code == 200

@@ -18,7 +18,6 @@ from pearl_qdrant.service.reconcile.matching import (
     LOWEST_CHANCE,
     Condition,
     Level,
-    agreement,
     chances,
     compare,
     factor,
@@ -203,15 +202,6 @@ def test_values_agree_as_what_they_are(values: str, level: Level) -> None:
     given, has = values.split("|")
     assert compare(given, has) is level
     assert compare(has, given) is level
-
-
-def test_one_of_several_values_is_enough() -> None:
-    """One value that agrees counts, whatever the others are; an entity without a value says nothing."""
-    has = ["Illinois", "1821"]
-
-    assert agreement(["Ohio", "illinois"], has) is Level.EQUAL
-    assert agreement(["Ohio"], has) is Level.DIFFERENT
-    assert agreement(["Ohio"], []) is Level.MISSING
 
 
 def test_a_rare_value_says_more_than_a_frequent_one() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
@@ -12,9 +11,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -30,34 +29,21 @@ WAIT_S = 300
 
 @dataclass
 class Running:
-    """A running service.
-
-    Attributes:
-        process: The process that was started; with workers, their parent.
-        port: Where it listens.
-        log: Its log.
-    """
+    """A running service: the process that was started (with workers, their parent), its port and its log."""
 
     process: subprocess.Popen[bytes]
     port: int
     log: Path
 
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        """Status and JSON of a request on a connection of its own.
-
-        Raises:
-            OSError, http.client.HTTPException: If there is no answer.
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON of a request on a connection of its own. Raises OSError or HTTPException without an
+        answer.
         """
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
-        try:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)) as connection:
             packed = None if body is None else json.dumps(body)
-            connection.request(
-                method, path, packed, {"Content-Type": "application/json", "X-API-Key": KEY, **(headers or {})}
-            )
+            connection.request(method, path, packed, {"Content-Type": "application/json", "X-API-Key": KEY})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
 
     def link(self, mention: str) -> str | None:
         """The entity of a mention."""
@@ -70,17 +56,15 @@ class Running:
         """The lines of its log."""
         return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
-    def wait_for(self, path: str, headers: dict[str, str] | None = None) -> None:
+    def wait_for(self, path: str) -> None:
         """Wait until a path is answered with 200."""
         end = time.monotonic() + WAIT_S
         while True:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < end, self.log.read_text()
-            try:
-                if self.ask("GET", path, headers=headers)[0] == 200:
+            with suppress(OSError):
+                if self.ask("GET", path)[0] == 200:
                     return
-            except OSError:
-                pass
             time.sleep(0.1)
 
 
@@ -88,11 +72,7 @@ RIGHT = {"NYTimes": "nyt", "Big Apple": "nyc", "heart attack": "mi", "New York S
 
 
 class Clients:
-    """Clients that link and accept until they are told to stop.
-
-    Args:
-        ask: Sends a body to a path; returns status and JSON.
-    """
+    """Clients that link and accept until they are told to stop; `ask` sends a body to a path."""
 
     def __init__(self, ask: Callable[[str, Any], tuple[int, Any]], linking: int = 3, accepting: int = 2) -> None:
         self.statuses: Counter[int] = Counter()
@@ -152,13 +132,12 @@ def by_process(service: Running) -> Callable[[str, Any], tuple[int, Any]]:
 
 
 @contextmanager
-def serving(store: Path | str, folder: Path, *options: str, descriptors: int | None = None) -> Iterator[Running]:
-    """Run a service over a store until the block ends, maybe with few file descriptors."""
+def serving(store: Path | str, folder: Path, *options: str) -> Iterator[Running]:
+    """Run a service over a store until the block ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    limited = ["prlimit", f"--nofile={descriptors}"] if descriptors else []
-    command = [*limited, sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(store), "--port", str(port)]
+    command = [sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(store), "--port", str(port)]
     log = folder / "service.log"
     environment = {**os.environ, "PEARL_QDRANT_SERVICE_KEYS": KEY}
     with log.open("wb") as written:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
+import service_client
 from edge_cases import wait_until
-from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill, fill_server
-from pydantic import SecretStr
 from qdrant_double import QdrantDouble
-from service_process import KEY, WAIT_S, Clients, by_process, serving, workers_of
+from service_process import WAIT_S, Clients, by_process, serving, workers_of
 
 from pearl_qdrant.linking.learned.learning import learned_pairs
-from pearl_qdrant.service import ServiceSettings, create_app
+from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.store.open import open_store
 
 pytestmark = pytest.mark.slow
@@ -32,24 +30,6 @@ def server(model: Path) -> Iterator[QdrantDouble]:
         yield double
 
 
-@contextmanager
-def client_of(store: str, cache: Path, **changed: Any) -> Iterator[TestClient]:
-    """A client of a service that may write, and that waits for its store for moments only."""
-    given: dict[str, Any] = {"reload_s": 0.05, "server_reload_s": 0.05, "store_wait_s": 0.1, "allow_writing": True}
-    given |= {"api_keys": (SecretStr(KEY),), "allowed_hosts": ("testserver",)}
-    settings = ServiceSettings(store=store, cache=str(cache), **{**given, **changed})
-    with TestClient(create_app(settings), headers={"X-API-Key": KEY}) as client:
-        wait_until(lambda: client.get("/health/ready").status_code == 200)
-        yield client
-
-
-def link(client: TestClient, mention: str) -> tuple[int, str | None]:
-    """Status, and the entity or the error."""
-    answer = client.post("/v1/link", json={"mentions": [mention], "threshold": 0})
-    body = answer.json()
-    return answer.status_code, body["links"][0]["entity_id"] if answer.status_code == 200 else body["error"]
-
-
 def accepted_in(store: str) -> set[str]:
     """The mentions that a collection has learned."""
     with closing(open_store(store)) as opened, closing(opened.open("base", read_only=True)) as collection:
@@ -60,7 +40,11 @@ def test_a_store_that_fails_again_and_again_never_makes_a_wrong_answer(server: Q
     """With every seventh request to the server lost, before or after it counted, all answers are right, and all that
     is accepted is kept.
     """
-    with client_of(server.url, tmp_path) as client:
+    settings = ServiceSettings(
+        store=server.url, cache=str(tmp_path), allow_writing=True, api_keys=service_client.KEYS,
+        reload_s=0.05, server_reload_s=0.05, store_wait_s=0.1,
+    )  # fmt: skip
+    with service_client.serving(settings, base_url="http://localhost") as client:
 
         def ask(path: str, body: Any) -> tuple[int, Any]:
             answer = client.post(path, json=body)
@@ -117,22 +101,3 @@ def test_a_killed_worker_loses_nothing_that_was_accepted(server: QdrantDouble, t
     assert clients.wrong == []
     assert set(clients.statuses) <= {200, 0}
     assert clients.accepted <= accepted_in(server.url) <= clients.asked
-
-
-def test_counts_of_all_workers_are_one_sum(server: QdrantDouble, tmp_path: Path) -> None:
-    """/metrics of any worker has what all of them answered, also what one that was killed did."""
-    with serving(server.url, tmp_path, "--workers", "2") as service:
-        for _ in range(20):
-            assert service.link("NYTimes") == "nyt"
-        line = 'pearl_qdrant_answers_total{collection="base",reason="linked"}'
-
-        def counted() -> str:
-            request = Request(f"http://127.0.0.1:{service.port}/metrics", headers={"X-API-Key": KEY})
-            with urlopen(request, timeout=WAIT_S) as answer:
-                return str(answer.read(), "utf-8")
-
-        assert f"{line} 20.0" in counted()
-        workers_of(service)[0].kill()
-        wait_until(lambda: len(workers_of(service)) == 2)
-        service.wait_for("/health/ready")
-        assert f"{line} 20.0" in counted()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Query
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
@@ -179,7 +179,6 @@ async def types(collections: CollectionsHere, collection: str | None = None) -> 
 
 @router.get("/v1/map", response_model=MapAnswer, responses=declared(404))
 async def entity_map(
-    request: Request,
     collections: CollectionsHere,
     settings: SettingsHere,
     collection: str | None = None,
@@ -189,11 +188,13 @@ async def entity_map(
     check_fields(settings, size=size)
     size = size or min(DEFAULT_SIZE, settings.max_map_size)
     handle = await collections.get(collection)
-    kept, state = request.app.state.maps, await handle.call(_state)
-    if handle.name not in kept or kept[handle.name][0] != state:
+
+    async def make() -> list[MapPointAnswer]:
         points = await handle.call(lambda linker: sample(linker, settings.max_map_size))
-        kept[handle.name] = state, await asyncio.to_thread(make_map, points, handle.linker.encoder)
-    return json_answer({"collection": handle.name, "kb": handle.kb, "points": kept[handle.name][1][:size]})
+        return await asyncio.to_thread(make_map, points, handle.linker.encoder)
+
+    points = await handle.kept("map", await handle.call(_state), make)
+    return json_answer({"collection": handle.name, "kb": handle.kb, "points": points[:size]})
 
 
 def _counted(counts: Mapping[str, int]) -> list[dict[str, str | int]]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from itertools import chain
 
 from rapidfuzz import fuzz
 
@@ -55,14 +56,9 @@ async def match(
         if isinstance(query, Query):
             groups.setdefault(_options(query), []).append(query)
     linked = await asyncio.gather(*(_link(handle, group, options, is_gone) for options, group in groups.items()))
-    answers: dict[Query, Answer] = {}
-    links: dict[Query, Link] = {}
-    for group, of_group in zip(groups.values(), linked, strict=True):
-        for one, found in zip(group, of_group, strict=True):
-            if isinstance(found, BadQuery):
-                answers[one] = found
-            else:
-                links[one] = found
+    found = dict(zip(chain.from_iterable(groups.values()), chain.from_iterable(linked), strict=True))
+    answers: dict[Query, Answer] = {query: one for query, one in found.items() if isinstance(one, BadQuery)}
+    links = {query: one for query, one in found.items() if isinstance(one, Link)}
     if any(query.conditions for query in links):
         answers |= await handle.call(lambda linker: _with_evidence(linker, links, catalogue))
     else:
@@ -199,13 +195,6 @@ def compare(given: str, has: str) -> Level:
     return _compare_dates(given, has) or _compare_numbers(given, has) or _compare_texts(given, has)
 
 
-def agreement(given: Sequence[str], has: Sequence[str]) -> Level:
-    """How well an entity's values agree with those that a client gives, of which one must agree; if it has none,
-    nothing is known.
-    """
-    return max((_best(one, has) for one in given), key=lambda level: level.value) if has else Level.MISSING
-
-
 def _best(given: str, has: Sequence[str]) -> Level:
     if given in has:
         return Level.EQUAL
@@ -282,9 +271,11 @@ HIGHEST_FACTOR = 1000.0
 
 
 def level_of(condition: Condition, has: Sequence[str]) -> Level:
-    """How well the values of an entity agree. Raises TimedOutError if the time of the request is over."""
+    """How well the values of an entity agree with those of a client, of which one must; if it has none, nothing is
+    known. Raises TimedOutError if the time of the request is over.
+    """
     check_time()
-    return agreement(condition.values, has)
+    return max((_best(one, has) for one in condition.values), key=lambda level: level.value) if has else Level.MISSING
 
 
 def chances(condition: Condition, sample: Sequence[Sequence[str]]) -> dict[Level, float]:

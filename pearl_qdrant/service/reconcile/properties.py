@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from pearl_qdrant.linking.editing import points_of
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import LINKS_FIELD, Candidate
 from pearl_qdrant.service.collections import CollectionHandle
-from pearl_qdrant.store.schema import Manifest, NamePoint, point_id
+from pearl_qdrant.store.schema import NamePoint, point_id
 
 NAME, ALIASES, DESCRIPTION = "name", "aliases", "description"
 TYPES, KB_TYPES, POPULARITY = "types", "kb_types", "popularity"
@@ -96,7 +95,7 @@ SAMPLED_NAMES = 2000
 """Names that are read to know the properties. Ids of points are hashes: the first ones are a random sample."""
 
 COMPARED = 150  # Entities of the sample that a value is compared with
-KEPT_S = 300.0  # How long a catalogue is used, in seconds
+KEPT_S = 300.0  # How long a catalogue is used at most, in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +154,9 @@ def _by_count(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-class Catalogues:
-    """The catalogues of the collections of a service, each read when it is first asked for."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, tuple[Manifest, float, Catalogue]] = {}
-        self._reading: dict[str, asyncio.Lock] = {}
-
-    async def of(self, handle: CollectionHandle) -> Catalogue:
-        """The catalogue of a collection; read again where the collection has changed, or after a while."""
-        async with self._reading.setdefault(handle.name, asyncio.Lock()):
-            manifest, now = handle.manifest, time.monotonic()
-            kept = self._kept.get(handle.name)
-            if kept is None or kept[0] != manifest or now - kept[1] > KEPT_S:
-                kept = self._kept[handle.name] = manifest, now, await handle.call(read_catalogue)
-            return kept[2]
+async def catalogue_of(handle: CollectionHandle) -> Catalogue:
+    """The catalogue of a collection; read when it is first asked for, where the collection has changed, and each
+    `KEPT_S`.
+    """
+    state = handle.manifest, time.monotonic() // KEPT_S
+    return await handle.kept("catalogue", state, lambda: handle.call(read_catalogue))

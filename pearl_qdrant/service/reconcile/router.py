@@ -31,8 +31,8 @@ from pearl_qdrant.service.reconcile.properties import (
     POPULARITY,
     TYPES,
     Catalogue,
-    Catalogues,
     EntityColumns,
+    catalogue_of,
     property_name,
     with_names,
 )
@@ -92,10 +92,9 @@ class Place:
 
     handle: CollectionHandle
     settings: ServiceSettings
-    catalogues: Catalogues
 
     async def catalogue(self) -> Catalogue:
-        return await self.catalogues.of(self.handle)
+        return await catalogue_of(self.handle)
 
 
 async def _place(
@@ -110,7 +109,7 @@ async def _place(
         if request.scope[HAS_KEY]:
             raise
         raise UnauthorizedError(f"There is no collection '{name}' without a key.") from error
-    return Place(handle, settings, request.app.state.catalogues)
+    return Place(handle, settings)
 
 
 PlaceHere = Annotated[Place, Depends(_place)]

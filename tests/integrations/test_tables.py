@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import InvalidEntityError, OptionError
@@ -17,15 +13,6 @@ from pearl_qdrant.integrations.metadata import as_text
 
 CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
 IDS = ["nyt", None, "mi", "nyt", None, None]
-
-
-@pytest.fixture(scope="module")
-def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
-    """A linker over a small collection, which counts what it links."""
-    store = tmp_path_factory.mktemp("tables") / "store"
-    fill(store, "base", str(model), ENTITIES, is_loaded=True)
-    with EntityLinker.open("base", store=str(store), read_only=True) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -205,13 +192,3 @@ def test_wrong_columns_are_named(linker: EntityLinker) -> None:
         fuzzy_join(frame, frame)
     with pytest.raises(ValueError, match="'outer'"):
         fuzzy_join(frame, frame, on="name", how="outer")  # type: ignore[arg-type]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("one, others", [("pandas", ("polars", "duckdb")), ("polars", ("pandas", "duckdb"))])
-def test_a_connector_imports_no_other_library(one: str, others: tuple[str, ...]) -> None:
-    """Who has one of the libraries needs none of the others."""
-    pytest.importorskip(one)
-    program = f"import sys, pearl_qdrant.integrations.{one}; print([m for m in {others} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
