@@ -14,7 +14,7 @@ from cli_runner import Run
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.calibration import calibrate as known_mentions
-from pearl_qdrant.linking.calibration.calibrate import Label, calibrate_collection, read_pairs
+from pearl_qdrant.linking.calibration.calibrate import CalibrationData, Label, calibrate_collection, read_pairs
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
@@ -92,7 +92,8 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
     rows = [f"{name}x\t{key}" for name, key in names] + [f"qqq {i} zzz\tNIL" for i in range(20)]
     path.write_text("\n".join(rows), encoding="utf-8")
 
-    fitted = calibrate_collection("base", path, store=str(ingested), precision=0.5, nil_share=0.4, dry_run=True)
+    weighted = CalibrationData(path, nil_share=0.4)
+    fitted = calibrate_collection("base", weighted, store=str(ingested), precision=0.5, dry_run=True)
     assert (fitted.fit.n_nil, round(fitted.fit.nil_share, 4)) == (20, 0.4)
     (labelled,) = (change for change in fitted.changes if change.kind == "labelled")
     assert labelled.n == fitted.fit.after.n

@@ -22,8 +22,7 @@ from pearl_qdrant.linking.mention_kinds import (
     spelling_key,
 )
 from pearl_qdrant.linking.ranking.explain import explain_link
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
+from pearl_qdrant.linking.ranking.model import Calibration, LinkQuery, MatchedName, RankingModel, Scorer
 from pearl_qdrant.linking.ranking.scoring import (
     CANONICAL_SHARE,
     EXACT_CERTAINTY,

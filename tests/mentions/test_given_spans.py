@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from exact_linker import KNOWN, Names, annotate_batch, found
-
-from pearl_qdrant.linking.mention_detection.annotate import annotate
+from exact_linker import KNOWN, Names, annotate, annotate_batch, found
 
 
 @dataclass

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import tracemalloc
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from effort import examples
-from exact_linker import KNOWN, Everything, Names, annotate_batch, found, mentions
+from exact_linker import KNOWN, Everything, Names, annotate, annotate_batch, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant import Candidate, Link, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
+from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, SpanCandidate, annotate_blocks, select
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
-from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, as_name, character_classes, split_words
 from pearl_qdrant.linking.options import AnnotateOptions
 
@@ -124,8 +124,6 @@ def test_invalid_arguments_of_annotate_are_refused() -> None:
         annotate(Names(KNOWN), "text", threshold=2)
     with pytest.raises(ValueError, match="on_tie is 'canonical', 'null' or 'first', not 'last'"):
         annotate(Names(KNOWN), "text", on_tie="last")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a context needs an encoder, and Names has none"):
-        annotate(Names(KNOWN), "text", context="topic")
 
 
 def test_nil_is_shown_on_request() -> None:
@@ -223,23 +221,18 @@ def test_words_cover_all_letters(text: str) -> None:
     assert {i for i, kind in enumerate(classes) if kind in "Ulo9ckhte"} <= set(covered)
 
 
-class TwoCities:
+class TwoCities(Names):
     """Two bases with a Springfield each, and one with the bird and the country."""
 
-    def link_batch(
-        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
-    ) -> Iterator[Link]:
+    def _link(self, mention: str) -> Link:
         known = {
             "springfield": [("b", "Springfield"), ("a", "Springfield")],
             "turkey": [("a", "turkey"), ("b", "Turkey")],
         }
-        for mention in mentions:
-            found = known.get(mention.lower(), [])
-            candidates = tuple(
-                Candidate("1", kb, name, name, score=1.0, probability=0.48, tie=True) for kb, name in found
-            )
-            reason = NilReason.AMBIGUOUS if found else NilReason.NO_CANDIDATES
-            yield Link(mention, None, None, None, reason, candidates)
+        found = known.get(mention.lower(), [])
+        candidates = tuple(Candidate("1", kb, name, name, score=1.0, probability=0.48, tie=True) for kb, name in found)
+        reason = NilReason.AMBIGUOUS if found else NilReason.NO_CANDIDATES
+        return Link(mention, None, None, None, reason, candidates)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +240,7 @@ class TwoCities:
 )
 def test_a_broken_tie_names_the_base(text: str, kb: str) -> None:
     """Whether the first id or letter case breaks a tie, the link names the base of the entity."""
-    (annotation,) = annotate(TwoCities(), text, on_tie="first")
+    (annotation,) = annotate(TwoCities(()), text, on_tie="first")
 
     assert (annotation.link.entity_id, annotation.link.kb) == ("1", kb)
 
@@ -280,7 +273,7 @@ def test_a_book_is_annotated_as_its_chapters_are() -> None:
     options = AnnotateOptions()
     assert len(list(read_blocks(BOOK, options))) > len(BOOK) / MOST > 5
 
-    found = annotate(BASE, BOOK, options)
+    found = annotate(BASE, BOOK)
 
     assert all(BOOK[one.start : one.end] == one.text for one in found)
     in_chapter = [one for one in found if one.start >= BOOK.index("Chapter")]
@@ -334,13 +327,16 @@ def test_progress_counts_bytes_of_what_is_done() -> None:
 
 def test_a_context_breaks_a_tie(shipped: Encoder) -> None:
     """The context chooses between entities with the same name; without it the mention is skipped."""
-    names = Names([("Mercury", "smallest planet of the solar system"), ("Mercury", "British singer of a rock band")])
+    names: Any = Names(
+        [("Mercury", "smallest planet of the solar system"), ("Mercury", "British singer of a rock band")]
+    )
+    names.encoder = shipped
     text = "A film about Mercury is out."
 
     def about(context: str) -> list[tuple[str, str | None]]:
-        return found(annotate(names, text, context=context, encoder=shipped))
+        return found(annotate(names, text, context=context))
 
-    assert annotate(names, text, encoder=shipped) == []
+    assert annotate(names, text) == []
     assert about("astronomy, planets and stars") == [("Mercury", "smallest planet of the solar system")]
     assert about("rock music and its singers") == [("Mercury", "British singer of a rock band")]
     assert about("\U0001f5de") == []

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, FloatArray
-from pearl_qdrant.lexical.idf import BUCKETS, IdfTable
-from pearl_qdrant.lexical.ngrams import SparseRows
+from pearl_qdrant.lexical.ngrams import BUCKETS, IdfTable, SparseRows
 from pearl_qdrant.linking.candidates import SearchTarget, find_candidates
-from pearl_qdrant.linking.ranking.model import RankingModel
-from pearl_qdrant.linking.ranking.scored import LinkQuery, Scorer
+from pearl_qdrant.linking.ranking.model import LinkQuery, RankingModel, Scorer
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import ScoredName
 

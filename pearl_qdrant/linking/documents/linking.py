@@ -36,7 +36,7 @@ from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, Passage, re
 from pearl_qdrant.linking.mention_detection.spans import as_name
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.model import ScoredEntity, ScoredMention
 from pearl_qdrant.linking.ranking.scoring import in_order
 from pearl_qdrant.records import Annotation
 

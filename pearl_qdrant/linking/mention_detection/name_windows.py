@@ -103,10 +103,10 @@ class _Window(NamedTuple):
 def find_name_windows(
     texts: Sequence[str],
     known_names: KnownNames,
+    known_spellings: KnownNames,
     *,
     without: Sequence[set[tuple[int, int]]],
-    case: NameCase | None = None,
-    known_spellings: KnownNames | None = None,
+    case: NameCase,
 ) -> list[list[Span]]:
     """The windows of some texts that are names of the base, in the order of their starts.
 
@@ -120,14 +120,13 @@ def find_name_windows(
     windows = (
         (finder, window)
         for n, finder in enumerate(map(SpanFinder, texts))
-        for window in _windows(n, finder, case or NameCase())
+        for window in _windows(n, finder, case)
         if (window.start, window.end) not in without[n]
     )
     while some := list(islice(windows, WINDOWS_AT_ONCE)):
         known = known_names(list(dict.fromkeys(form for _, window in some for form in window.forms)))
-        if known_spellings is not None:
-            others = [w.forms[0] for f, w in some if _is_bare(f, w) and known.isdisjoint(w.forms)]
-            known |= known_spellings(list(dict.fromkeys(others)))
+        others = [w.forms[0] for f, w in some if _is_bare(f, w) and known.isdisjoint(w.forms)]
+        known |= known_spellings(list(dict.fromkeys(others)))
         for finder, window in some:
             if not known.isdisjoint(window.forms):
                 found[window.passage].append(finder.span_at(window.first, window.last, window.start, window.end))
