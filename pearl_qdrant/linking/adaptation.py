@@ -25,13 +25,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import Calibration, ScoredMention
+from pearl_qdrant.linking.ranking.model import Calibration, FloatArray, ScoredMention
 from pearl_qdrant.store.schema import NamePoint
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ _RIGHT_MEAN, _RIGHT_SPREAD = 2.0, 1.2  # centres of the priors of the right firs
 _MEAN_WEIGHT, _SPREAD_WEIGHT, _SHARE_WEIGHT = 30.0, 300.0, 0.3
 """How many mentions the priors count as; that of the share as a part of the mentions."""
 _ROUNDS = 200
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

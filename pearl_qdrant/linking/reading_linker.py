@@ -17,7 +17,7 @@ from pearl_qdrant.linking.documents.model import check_parts
 from pearl_qdrant.linking.editing import points_of
 from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, of_texts, read_blocks, read_text
 from pearl_qdrant.linking.mentions import check_are_many, take_async
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
+from pearl_qdrant.linking.options import AnnotateKeywords, AnnotateOptions, LinkKeywords, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, ScoredMention
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.state import Lifetime, LinkerState, Overrides, encoder_of
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from pearl_qdrant.linking.adaptation import Adaptation
-    from pearl_qdrant.linking.options import AnnotateKeywords, LinkKeywords
 
 log = logging.getLogger(__name__)
 

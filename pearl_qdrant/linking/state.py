@@ -23,21 +23,21 @@ import numpy as np
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ManifestError, ReadOnlyError
+from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import SAMPLE_NAMES, IdfTable, fold_name
 from pearl_qdrant.lexical.words import other_spellings
 from pearl_qdrant.linking.candidates import Exclude, SearchTarget, word_frequencies
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
-from pearl_qdrant.linking.documents.model import FloatArray
 from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase, can_be_name, is_as_it_stands
-from pearl_qdrant.linking.mention_detection.name_windows import names_in, spelled_in
 from pearl_qdrant.linking.mention_stream import CACHE_BYTES, MentionCache, MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.model import (
     Calibration,
+    FloatArray,
     RankingModel,
     ScoredMention,
     baseline_similarity,
@@ -49,11 +49,14 @@ from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.administration import incomplete_warnings
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
+from pearl_qdrant.store.search import chunks
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_NAMES_AT_ONCE, _SPELLINGS_AT_ONCE = 1000, 256  # the first takes about 5 ms in an embedded collection
+_MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
 _ALL_TYPES = 200_000  # more types than any base has; Wikidata has 100,000 classes with at least one item
 
 
@@ -349,11 +352,29 @@ class LinkerState:
 
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that are, letter for letter, names of an entity (of one of the types, if given)."""
-        return names_in(self.collections, names, types)
+        return {
+            point.name
+            for collection in self.collections
+            for some in chunks(names, _NAMES_AT_ONCE)
+            for point in collection.find(names=some, types=types, limit=_MAX_POINTS)
+        }
 
-    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
-        """Those of some strings that are names but for case, spaces, punctuation and spelling variants."""
-        return spelled_in(self.collections, self.encoder.info.dim, names, types)
+    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = (), n_keys: int = 2) -> set[str]:
+        """Those of some strings that are names but for case, spaces, punctuation and spelling variants; with three keys
+        (`lexical.keys`) but for the order of words, too.
+        """
+        keys = [name_keys(fold_name(name)) for name in names]
+        found: set[str] = set()
+        for collection in self.collections:
+            for start in range(0, len(names), _SPELLINGS_AT_ONCE):
+                some = keys[start : start + _SPELLINGS_AT_ONCE]
+                no_vectors = np.zeros((len(some), self.encoder.info.dim), np.float32)
+                candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
+                for name, key, points in zip(names[start:], some, candidates, strict=False):
+                    others = (name_keys(fold_name(one.point.name)) for one in points)
+                    if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
+                        found.add(name)
+        return found
 
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that may be names; see `can_be_name` and `is_as_it_stands` of `name_policy`."""
@@ -364,7 +385,7 @@ class LinkerState:
             known = {word for word, frequency in word_frequencies(targets.all, forms).items() if frequency > 0}
             possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
         plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
-        return possible.difference(plain) | spelled_in(self.collections, self.encoder.info.dim, plain, types, n_keys=3)
+        return possible.difference(plain) | self.known_spellings(plain, types=types, n_keys=3)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
         """The annotations of blocks of texts (`mention_detection.blocks`), in order."""

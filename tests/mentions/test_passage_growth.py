@@ -15,7 +15,7 @@ from exact_linker import Names, annotate
 import pearl_qdrant.linking
 from pearl_qdrant import Candidate, Link
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
-from pearl_qdrant.linking.mention_detection.spans import find_spans
+from pearl_qdrant.linking.mention_detection.spans import SpanFinder
 
 LINKING = str(Path(pearl_qdrant.linking.__file__).parent)
 
@@ -69,7 +69,7 @@ def steps(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("piece", SHAPES)
 def test_a_word_starts_a_bounded_number_of_spans(piece: str) -> None:
     """In a run of joined words of any length, each character starts only a few spans."""
-    few, many = (len(find_spans(of_length(piece, n))) for n in (LENGTH, 4 * LENGTH))
+    few, many = (len(list(SpanFinder(of_length(piece, n)).spans())) for n in (LENGTH, 4 * LENGTH))
 
     assert many <= 8 * 4 * LENGTH
     assert many <= 4.4 * few + 40
@@ -129,7 +129,7 @@ def test_real_names_keep_their_joined_words() -> None:
     name = "UDP-N-acetyl-D-glucosamine/N-acetylmuramoyl-L-alanyl-D-glutamyl-meso-2,6-diaminopimelyl-D-alanine"
     text = f"We saw {name} and anti-IL-2 drugs."
 
-    found = {text[span.start : span.end] for span in find_spans(text)}
+    found = {text[span.start : span.end] for span in SpanFinder(text).spans()}
 
     assert {name, "IL-2", "anti-IL-2", "D-glucosamine"} <= found
     assert find_abbreviations(text) == []

@@ -51,7 +51,7 @@ import numpy.typing as npt
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.mentions import clean_mention
-from pearl_qdrant.linking.ranking.model import ScoredEntity, ScoredMention, in_order
+from pearl_qdrant.linking.ranking.model import ScoredEntity, ScoredMention, in_order, log_sum_exp
 from pearl_qdrant.linking.ranking.scoring import BONUS
 from pearl_qdrant.records import LearnedCount
 
@@ -245,9 +245,3 @@ def best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[in
         return []
     best: list[int] = np.argsort(-probabilities, kind="stable")[:BEST].tolist()
     return best
-
-
-def log_sum_exp(logits: FloatArray) -> float:
-    """log(sum(exp(logits))) of at least one logit."""
-    highest = float(logits.max())
-    return highest + math.log(float(np.exp(logits - highest).sum()))

@@ -35,7 +35,7 @@ from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, U
 from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, is_date, is_whole, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
-from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, as_name, find_spans
+from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -59,9 +59,12 @@ class _Lookup(NamedTuple):
 
 
 class _Passage(NamedTuple):
-    """A block of a text, the lookups of its spans, and the places of short forms that the text defines."""
+    """A block of a text with its words, None where its spans are given, the lookups of its spans, and the places of
+    short forms that the text defines.
+    """
 
     block: Block
+    finder: SpanFinder | None
     lookups: list[_Lookup]
     uses: Sequence[Use]
 
@@ -82,25 +85,25 @@ def annotate_blocks(
 def _prepare(block: Block) -> _Passage:
     """The spans of a block and the strings to look them up by."""
     text, uses = block.text, find_uses(block.text, block.abbreviations)
+    finder = SpanFinder(text) if block.spans is None else None
     lookups = []
-    spans = _candidate_spans(text, block.abbreviations, uses) if block.spans is None else block.spans
-    for span in spans:
+    for span in block.spans or () if finder is None else _candidate_spans(finder, block.abbreviations, uses):
         expanded, is_abbreviated = expand(text, span.start, span.end, uses)
         if block.spans is None and len(expanded) > MAX_EXPANDED:
             continue
         lookups.append(_Lookup(span, as_name(expanded), is_abbreviated))
-    return _Passage(block, lookups, uses)
+    return _Passage(block, finder, lookups, uses)
 
 
-def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> list[Span]:
+def _candidate_spans(finder: SpanFinder, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> list[Span]:
     """Spans by shape, plus the short and long forms that the passage defines; no span cuts a short form."""
-    used = [(use.start, use.end) for use in uses]
+    text, used = finder.text, [(use.start, use.end) for use in uses]
     long_forms = ((a.long_start, a.long_start + len(a.long)) for a in abbreviations)
     defined = {*used, *((start, end) for start, end in long_forms if start >= 0 and end <= len(text))}
     within = _offsets_within(uses)
     found = [
         span
-        for span in find_spans(text)
+        for span in finder.spans()
         if (span.start, span.end) not in defined and span.start not in within and span.end not in within
     ]
     certain = [Span(start, end, Shape.DEFINED, len(text[start:end].split())) for start, end in defined]
@@ -117,7 +120,7 @@ def _annotate_group(
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
     case = linker.name_case()
-    is_open = [passage for passage in passages if passage.block.spans is None]
+    is_open = [passage for passage in passages if passage.finder is not None]
     if not options.include_nil and options.common_words != "all":
         _drop_impossible(linker, is_open, options.types)
     _add_name_windows(linker, is_open, options.types, case)
@@ -157,7 +160,7 @@ def _drop_impossible(linker: LinkerState, is_open: Sequence[_Passage], types: Se
 def _add_name_windows(linker: LinkerState, is_open: Sequence[_Passage], types: Sequence[str], case: NameCase) -> None:
     """Add the spans that are names of the base as written."""
     windows = find_name_windows(
-        [passage.block.text for passage in is_open],
+        [passage.finder for passage in is_open if passage.finder is not None],
         partial(linker.known_names, types=types),
         partial(linker.known_spellings, types=types),
         without=[{(lookup.span.start, lookup.span.end) for lookup in passage.lookups} for passage in is_open],

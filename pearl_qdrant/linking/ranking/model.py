@@ -164,8 +164,7 @@ class RankingModel:
         if not len(logits):
             return of_mention  # nothing to compare with
         first = int(logits.argmax())
-        total = float(logits[first]) + math.log(float(np.exp(logits - logits[first]).sum()))
-        return of_mention + total - float(features[first] @ self.decision)
+        return of_mention + log_sum_exp(logits) - float(features[first] @ self.decision)
 
     def nil_logits(
         self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
@@ -176,6 +175,12 @@ class RankingModel:
         nil_features = all_margins(nil_features, logits, features)
         rows = zip(logits, features, nil_features, strict=True)
         return np.array([self.nil_logit(row[row > -np.inf], of[row > -np.inf], nil) for row, of, nil in rows])
+
+
+def log_sum_exp(logits: FloatArray) -> float:
+    """log(sum(exp(logits))) of at least one logit."""
+    highest = float(logits.max())
+    return highest + math.log(float(np.exp(logits - highest).sum()))
 
 
 MOST_MARGIN = 8.0  # logits beyond which a margin says no more
