@@ -94,28 +94,6 @@ def test_a_line_end_does_not_end_a_name_and_the_longer_span_wins() -> None:
     assert [r.link.entity_id for r in kept] == ["a", "b"]
 
 
-def test_letter_case_tells_names_from_words() -> None:
-    """In text with capitals, `nature` is not the journal. If a base capitalises all its names, lower-case words still
-    match. Of entities that differ only by a capital letter, the one spelled like the mention is linked.
-    """
-    names = Names([("Nature", "journal"), ("stone", "stone"), ("water", "water")])
-
-    assert found(annotate(names, "He loves nature and a stone in the water of Nature.")) == [
-        ("stone", "stone"),
-        ("water", "water"),
-        ("Nature", "journal"),
-    ]
-    names = Names([("Heart Attack", "mi"), ("Aspirin", "asa")])
-
-    assert found(annotate(names, "A heart attack is treated with aspirin.")) == [
-        ("heart attack", "mi"),
-        ("aspirin", "asa"),
-    ]
-    names = Names([("turkey", "bird"), ("Turkey", "country")])
-
-    assert found(annotate(names, "She ate turkey when in Turkey.")) == [("turkey", "bird"), ("Turkey", "country")]
-
-
 def test_invalid_arguments_of_annotate_are_refused() -> None:
     """Bytes are not text, and a threshold is a probability."""
     with pytest.raises(TypeError, match="a str or a spaCy Doc, not bytes"):
