@@ -77,14 +77,6 @@ class MentionCache:
         self._state: Sequence[object] = ()
         self._n_bytes = 0
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes that are kept."""
-        return self._n_bytes
-
-    def __len__(self) -> int:
-        return len(self._packed)
-
     def get(self, texts: Iterable[str], link_query: LinkQuery, state: Sequence[object]) -> dict[str, bytes]:
         """The packed mentions that are known, by their cleaned text, in the state that the collections have now."""
         query = repr(link_query)

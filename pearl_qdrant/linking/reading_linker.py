@@ -141,7 +141,8 @@ class ReadingLinker:
             encoder_for = None if model else again
             return cls(opened_store, opened, encoder, overrides, read_only=read_only, encoder_for=encoder_for)
         except BaseException:
-            opened_store.close()
+            if opened_store is not store:
+                opened_store.close()
             raise
 
     @property

@@ -56,14 +56,6 @@ def read_pairs(path: Path) -> list[Label]:
     return list(dict.fromkeys(Label(one.mention, one.entity_id) for one in read_labelled(path)))
 
 
-def with_learned(collection: Collection, labels: Sequence[Label]) -> list[Label]:
-    """Labels, and the mentions that a collection learned or accepted and whose entity it still has; each once."""
-    pairs = learned_pairs(collection)
-    unknown = unknown_ids(collection, {entity_id for _, entity_id in pairs if entity_id is not None})
-    learned = [Label(mention, entity_id) for mention, entity_id in pairs if entity_id not in unknown]
-    return list(dict.fromkeys([*labels, *learned]))
-
-
 MAX_ENTITIES = 5000  # size of the random sample of entities that mentions are made from
 
 
@@ -263,9 +255,16 @@ class CalibrationData:
     seed: int = 0
 
     def read(self, collection: Collection) -> Sequence[Label] | None:
-        """The labels. Raises FormatError if the file cannot be read."""
+        """The labels, each once, of entities that the collection has where it learned them. Raises FormatError if the
+        file cannot be read.
+        """
         given = read_pairs(Path(self.labels)) if isinstance(self.labels, (str, os.PathLike)) else self.labels
-        return with_learned(collection, given or ()) if self.learned else given
+        if not self.learned:
+            return given
+        pairs = learned_pairs(collection)
+        unknown = unknown_ids(collection, {entity_id for _, entity_id in pairs if entity_id is not None})
+        learned = [Label(mention, entity_id) for mention, entity_id in pairs if entity_id not in unknown]
+        return list(dict.fromkeys([*(given or ()), *learned]))
 
 
 def calibrate_collection(
