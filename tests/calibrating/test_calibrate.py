@@ -13,8 +13,8 @@ from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
 from pearl_qdrant.errors import FormatError
+from pearl_qdrant.linking.calibration import CalibrationData, Label, calibrate_collection, read_pairs
 from pearl_qdrant.linking.calibration import calibrate as known_mentions
-from pearl_qdrant.linking.calibration.calibrate import CalibrationData, Label, calibrate_collection, read_pairs
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration

@@ -11,7 +11,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import LearningError, StoreFullError
-from pearl_qdrant.linking.calibration.calibrate import CalibrationData, Label
+from pearl_qdrant.linking.calibration import CalibrationData, Label
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames

@@ -11,15 +11,14 @@ import pytest
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import word_rarity
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.model import (
     FEATURES,
     MARGINS,
     MOST_MARGIN,
     NIL_FEATURES,
-    Calibration,
     LinkQuery,
     MatchedName,
-    RankingModel,
     ScoredEntity,
     ScoredMention,
     Scorer,

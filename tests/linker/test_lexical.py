@@ -19,7 +19,8 @@ from pearl_qdrant.lexical.ngrams import (
     top_weighted_features,
 )
 from pearl_qdrant.linking.mentions import clean_mention
-from pearl_qdrant.linking.ranking.model import SIGNS, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import SIGNS, shipped_model
 from pearl_qdrant.linking.ranking.scoring import type_agreement, type_gaps
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 

@@ -13,7 +13,7 @@ from pearl_qdrant import Entity, EntityLinker, LinkOptions, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.options import TypeMode
-from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.linking.ranking.model import FEATURES
 
 

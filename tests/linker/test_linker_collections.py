@@ -16,7 +16,7 @@ from pearl_qdrant.errors import (
     ModelMismatchError,
     StoreClosedError,
 )
-from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking import Calibration
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Checkpoint, LinkCalibration

@@ -16,10 +16,10 @@ from ingest.io import streams
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.calibration.calibrate import read_pairs
+from pearl_qdrant.linking.calibration import read_pairs
 from pearl_qdrant.linking.calibration.metrics import collect
 from pearl_qdrant.linking.mentions import BATCH_CHARACTERS, MAX_CHARACTERS, take
-from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.linking.state import Overrides
 from training.evaluation.data import FolderData
