@@ -21,7 +21,6 @@ import click
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.mention_detection.annotate import annotate
 
 PASSAGES = Path(__file__).parent / "passages.txt"
 BASE = Path(__file__).parent.parent / "examples" / "sample_base.tsv"
@@ -76,11 +75,11 @@ Find = Callable[[Gold], dict[tuple[int, int], str]]
 
 
 def by_linker(linker: EntityLinker, *, with_context: bool) -> Find:
-    """The method that is measured: `annotate` with a linker."""
+    """The method that is measured: `EntityLinker.annotate`."""
 
     def find(gold: Gold) -> dict[tuple[int, int], str]:
         context = gold.topic if with_context else None
-        annotations = annotate(linker, gold.text, context=context, encoder=linker.encoder)
+        annotations = linker.annotate(gold.text, context=context)
         return {(a.start, a.end): a.link.entity_id or "" for a in annotations}
 
     return find

@@ -49,8 +49,7 @@ from pearl_qdrant.linking.documents.model import (
 from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import Calibration
-from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.model import Calibration, ScoredMention
 from pearl_qdrant.linking.ranking.scoring import BONUS, decide
 from pearl_qdrant.settings import DEFAULT_LIMIT
 

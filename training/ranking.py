@@ -28,9 +28,9 @@ from pearl_qdrant.linking.ranking.model import (
     SIGNS,
     UNFITTED,
     RankingModel,
+    ScoredMention,
     all_margins,
 )
-from pearl_qdrant.linking.ranking.scored import ScoredMention
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)

@@ -37,7 +37,7 @@ from ingest.io.streams import as_input_error
 from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.linking.learned.learning import alias_point_ids
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.protocol import Collection

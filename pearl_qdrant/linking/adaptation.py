@@ -25,14 +25,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import Calibration
-from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.model import Calibration, FloatArray, ScoredMention
 from pearl_qdrant.store.schema import NamePoint
 
 if TYPE_CHECKING:
@@ -51,7 +49,6 @@ _RIGHT_MEAN, _RIGHT_SPREAD = 2.0, 1.2  # centres of the priors of the right firs
 _MEAN_WEIGHT, _SPREAD_WEIGHT, _SHARE_WEIGHT = 30.0, 300.0, 0.3
 """How many mentions the priors count as; that of the share as a part of the mentions."""
 _ROUNDS = 200
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +80,11 @@ class Adaptation:
         )
 
 
-def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions | None = None) -> Adaptation:
+def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions) -> Adaptation:
     """Estimate how much of a list of mentions is in the base; `EntityLinker.adapt` calls this. The result does not
     depend on the order of the mentions, nor on how often one is there. Raises CalibrationError if there are fewer than
     `FEWEST` distinct ones.
     """
-    chosen = options or LinkOptions()
     distinct = {clean_mention(mention): None for mention in mentions}
     distinct.pop("", None)
     texts = sorted(distinct, key=_order)[:MOST]
@@ -108,15 +104,15 @@ def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions |
         return (point.kb, point.entity_id) == (own.kb, own.entity_id) or fold_name(point.name) == keys[number]
 
     base = linker.calibration
-    scored = list(linker.score_batch(texts, chosen))
-    absent = _Scores.of(linker.score_batch([point.name for point in names], chosen, exclude=is_own), base)
+    scored = list(linker.score_batch(texts, options))
+    absent = _Scores.of(linker.score_batch([point.name for point in names], options, exclude=is_own), base)
     found = _Scores.of(scored, base)
     decided = [one for one in scored if one.certainty < 1 and one.found]
     nil_bias, expected = 0.0, float(found.probabilities(0.0).sum())
     if len(found.share) >= FEWEST_UNDECIDED and len(absent.share) >= FEWEST_UNDECIDED:
         expected = _expected_right(_log_odds(found.probabilities(0.0)), _log_odds(absent.probabilities(0.0)))
         nil_bias = _bias_for(found, expected)
-    threshold = base.threshold if chosen.threshold is None else chosen.threshold
+    threshold = base.threshold if options.threshold is None else options.threshold
     sure = [base.probabilities(one.logits, one.nil_logit, certainty=one.certainty)[0] for one in decided]
     before = np.concatenate([found.probabilities(0.0), sure])
     after = np.concatenate([found.probabilities(nil_bias), sure])

@@ -20,12 +20,20 @@ from itertools import chain
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, type_marginals
-from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features, spelling_key
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, join_rows, latin
+from pearl_qdrant.lexical.ngrams import (
+    IdfTable,
+    SparseRows,
+    fold_name,
+    folded_rows,
+    join_rows,
+    latin,
+    score_pairs,
+    top_weighted_features,
+)
 from pearl_qdrant.lexical.words import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import score_names
 from pearl_qdrant.linking.ranking.string_features import (
     TWO_EDIT_LETTERS,

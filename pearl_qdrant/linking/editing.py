@@ -26,7 +26,7 @@ import numpy as np
 from pearl_qdrant.cells import is_null, split_list, text_of
 from pearl_qdrant.encoder.protocol import BoolArray, Encoder, FloatArray
 from pearl_qdrant.errors import InvalidEntityError, StoreError
-from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge.store import EdgeStore

@@ -14,8 +14,8 @@ from pearl_qdrant.linking import editing
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.linking.learned.learning import Labelled, Learned
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
-from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.reading_linker import ReadingLinker
+from pearl_qdrant.linking.state import Overrides
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 from pearl_qdrant.store.open import open_default_store
@@ -75,7 +75,7 @@ class EntityLinker(ReadingLinker):
         """
         if path is not None and store is not None:
             raise ValueError(f"give path (a folder) or store, not both: {os.fspath(path)!r} and {store!r}")
-        check_threshold(threshold)
+        overrides = Overrides(threshold=threshold)
         location = os.fspath(path) if path is not None else store or editing.MEMORY
         check_name(collection)
         found = editing.read_entities(entities)
@@ -85,7 +85,7 @@ class EntityLinker(ReadingLinker):
         opened_store = editing.TemporaryStore() if location == editing.MEMORY else open_default_store(location)
         try:
             opened = editing.build_collection(opened_store, collection, encoder, found)
-            return cls(opened_store, [opened], encoder, threshold=threshold)
+            return cls(opened_store, [opened], encoder, overrides)
         except BaseException:
             opened_store.close()
             raise

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EntityNotFoundError
@@ -17,16 +17,15 @@ from pearl_qdrant.linking.documents.model import check_parts
 from pearl_qdrant.linking.editing import points_of
 from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, of_texts, read_blocks, read_text
 from pearl_qdrant.linking.mentions import check_are_many, take_async
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
+from pearl_qdrant.linking.options import AnnotateKeywords, AnnotateOptions, LinkKeywords, LinkOptions
+from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, ScoredMention
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scored import ScoredMention
-from pearl_qdrant.linking.state import Lifetime, LinkerState, encoder_of
+from pearl_qdrant.linking.state import Lifetime, LinkerState, Overrides, encoder_of
 from pearl_qdrant.linking.workers import CHARACTERS_A_MENTION, Workers, annotate_job, characters_of, has_long, link_job
 from pearl_qdrant.records import Annotation, Entity, Link
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.administration import check_complete
-from pearl_qdrant.store.open import open_default_store
+from pearl_qdrant.store.open import StoreLike, open_default_store
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest, entity_from_points
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from pearl_qdrant.linking.adaptation import Adaptation
-    from pearl_qdrant.linking.options import AnnotateKeywords, LinkKeywords
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +49,8 @@ class ReadingLinker:
         store: Store,
         collections: Sequence[Collection],
         encoder: Encoder,
+        overrides: Overrides | None = None,
         *,
-        calibration: Calibration | None = None,
-        threshold: float | None = None,
-        model: RankingModel | None = None,
-        reranker: Reranker | None = None,
         read_only: bool = False,
         encoder_for: Callable[[Manifest], Encoder] | None = None,
     ) -> None:
@@ -63,11 +58,7 @@ class ReadingLinker:
         them; `open` builds one from names. The store is closed with the linker.
 
         Args:
-            calibration: By default the calibration stored in the collections. If there is none, or the collections
-                have different ones, the default calibration.
-            threshold: Replaces the threshold of the calibration.
-            model: Coefficients of the ranking; the same default as for `calibration`.
-            reranker: Scores the best candidates a second time; see `linking.ranking.reranker`.
+            overrides: What counts in place of what the collections store; by default nothing does.
             read_only: Whether the collections were opened read-only.
             encoder_for: Returns the encoder of a collection that was encoded again with another model, for `reload`;
                 None: the encoder stays.
@@ -76,30 +67,24 @@ class ReadingLinker:
             ModelMismatchError: If another model encoded a collection.
             CalibrationError: If another version of this package calibrated the collection.
             LearningError: If a later version of this package taught it names.
-            ValueError: If `collections` is empty, or the threshold is not in [0, 1].
+            ValueError: If `collections` is empty.
         """
         if not collections:
             raise ValueError("name at least one collection")
-        check_threshold(threshold)
         self._store = store
         self._encoder_for = encoder_for
-        self._given: dict[str, Any] = {
-            "calibration": calibration,
-            "threshold": threshold,
-            "model": model,
-            "reranker": reranker,
-        }
+        self._overrides = overrides or Overrides()
         self._lifetime = Lifetime([collection.name for collection in collections], is_read_only=read_only)
         self._take(collections, encoder)
-        self._workers = Workers(self, store.location, reranker=reranker is not None)
+        self._workers = Workers(self, store.location, reranker=self._overrides.reranker is not None)
 
     def _take(self, collections: Sequence[Collection], encoder: Encoder) -> None:
         """Use these open collections from now on."""
         manifest = collections[0].manifest
         if self._encoder_for is not None and not manifest.is_of(encoder.info):
             encoder = self._encoder_for(manifest)
-        check = self._lifetime.check
-        self.state = LinkerState.of(self._store.location, collections, encoder, check=check, **self._given)
+        location, check = self._store.location, self._lifetime.check
+        self.state = LinkerState.of(location, collections, encoder, self._overrides, check=check)
         for warning in self.state.warnings:
             log.warning("%s", warning)
 
@@ -107,10 +92,8 @@ class ReadingLinker:
     def open(  # long: each of its arguments has its line, its default and its text
         cls,
         *collections: str,
-        store: str | Sequence[str] | None = None,
+        store: StoreLike = None,
         api_key: str | None = None,
-        allow_plain_http: bool | None = None,
-        ca_file: str | None = None,
         model: str | None = None,
         device: str = DEFAULT_DEVICE,
         threshold: float | None = None,
@@ -120,16 +103,15 @@ class ReadingLinker:
     ) -> Self:
         """Open collections with the model that encoded them.
 
-        `store`, `api_key`, `allow_plain_http` and `ca_file` default to the environment, as on the command line.
+        `store` and `api_key` default to the environment, as on the command line; so do PEARL_QDRANT_CA and the other
+        settings of a server, which `pearl_qdrant.store.open_store` takes as arguments.
 
         Args:
             collections: Names of at least one collection; the same model must have encoded all of them.
-            store: Folder of an embedded store, or URL of a server, or the URLs of several nodes of one. Default:
-                PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data folder.
+            store: Folder of an embedded store, or URL of a server, or the URLs of several nodes of one; or an open
+                store, which the linker closes. Default: PEARL_QDRANT_STORE, else QDRANT_URL, else the user's data
+                folder.
             api_key: Key of the server. Default: QDRANT_API_KEY.
-            allow_plain_http: Whether to send the key over plain HTTP to another host, in a private network. Default:
-                PEARL_QDRANT_ALLOW_PLAIN_HTTP.
-            ca_file: Certificates (PEM) of an authority to trust. Default: PEARL_QDRANT_CA.
             model: Shipped name, folder or hub id. Default: the model that the first collection names.
             device: auto, cpu, cuda or cuda:N.
             threshold: Minimum probability of a link, in [0, 1]. Default: the calibrated threshold, else
@@ -148,17 +130,19 @@ class ReadingLinker:
         """
         if not collections:
             raise ValueError("name at least one collection")
-        opened_store = open_default_store(store, api_key=api_key, allow_plain_http=allow_plain_http, ca_file=ca_file)
+        overrides = Overrides(threshold=threshold, reranker=reranker)
+        opened_store = open_default_store(store, api_key=api_key)
         try:
             opened = [opened_store.open(name, read_only=read_only) for name in dict.fromkeys(collections)]
             if strict:
                 check_complete(opened)
             manifest = opened[0].manifest
             encoder, again = encoder_of(manifest, model, device=device), partial(encoder_of, device=device)
-            make = partial(cls, opened_store, opened, encoder, encoder_for=None if model else again)
-            return make(threshold=threshold, reranker=reranker, read_only=read_only)
+            encoder_for = None if model else again
+            return cls(opened_store, opened, encoder, overrides, read_only=read_only, encoder_for=encoder_for)
         except BaseException:
-            opened_store.close()
+            if opened_store is not store:
+                opened_store.close()
             raise
 
     @property
@@ -197,7 +181,9 @@ class ReadingLinker:
             UnknownTypeError: If no entity of the collections has one of the `types`.
             ValueError: If an option is out of range.
         """
-        return next(self.link_batch([mention], options, **keywords))
+        chosen = (options or LinkOptions()).updated(**keywords)
+        with self._lifetime.in_use():
+            return next(self._lifetime.while_open(self.state.links([mention], chosen)))
 
     def link_batch(
         self,

@@ -16,46 +16,47 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ManifestError, ReadOnlyError
-from pearl_qdrant.lexical.idf import SAMPLE_NAMES, IdfTable
-from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.keys import key_rows, name_keys
+from pearl_qdrant.lexical.ngrams import SAMPLE_NAMES, IdfTable, fold_name
 from pearl_qdrant.lexical.words import other_spellings
 from pearl_qdrant.linking.candidates import Exclude, SearchTarget, word_frequencies
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
-from pearl_qdrant.linking.documents.model import FloatArray
 from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
-from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_blocks
-from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished
+from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
+from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase, can_be_name, is_as_it_stands
-from pearl_qdrant.linking.mention_detection.name_windows import names_in, spelled_in
-from pearl_qdrant.linking.mention_stream import MentionStream
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.mention_stream import CACHE_BYTES, MentionCache, MentionStream
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
+from pearl_qdrant.linking.ranking.model import (
+    Calibration,
+    FloatArray,
+    RankingModel,
+    ScoredMention,
+    baseline_similarity,
+    shipped_model,
+)
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scored import CACHE_BYTES, MentionCache, ScoredMention, baseline_similarity
 from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.administration import incomplete_warnings
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from pearl_qdrant.linking.options import LinkKeywords
-
+from pearl_qdrant.store.search import chunks
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_NAMES_AT_ONCE, _SPELLINGS_AT_ONCE = 1000, 256  # the first takes about 5 ms in an embedded collection
+_MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
 _ALL_TYPES = 200_000  # more types than any base has; Wikidata has 100,000 classes with at least one item
 
 
@@ -217,6 +218,30 @@ def _typical_vectors(encoder: Encoder) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
+class Overrides:
+    """What a linker uses in place of what its collections store, and the reranker, which they do not store.
+
+    Attributes:
+        calibration: By default the calibration stored in the collections. If there is none, or the collections have
+            different ones, the default calibration.
+        threshold: Replaces the threshold of the calibration; in [0, 1].
+        model: Coefficients of the ranking; the same default as for `calibration`.
+        reranker: Scores the best candidates a second time; see `linking.ranking.reranker`.
+
+    Raises:
+        ValueError: If the threshold is not in [0, 1].
+    """
+
+    calibration: Calibration | None = None
+    threshold: float | None = None
+    model: RankingModel | None = None
+    reranker: Reranker | None = None
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+
+
+@dataclass(frozen=True, slots=True)
 class LinkerState:
     """Open collections with all that a linker knows of them. Safe to use from several threads."""
 
@@ -234,11 +259,8 @@ class LinkerState:
         location: str,
         collections: Sequence[Collection],
         encoder: Encoder,
+        overrides: Overrides,
         *,
-        calibration: Calibration | None = None,
-        threshold: float | None = None,
-        model: RankingModel | None = None,
-        reranker: Reranker | None = None,
         check: Callable[[], None] = lambda: None,
         cache_bytes: int = CACHE_BYTES,
     ) -> LinkerState:
@@ -248,17 +270,19 @@ class LinkerState:
         for collection in collections:
             collection.manifest.check_model(encoder.info)
         stored = common_calibration(collections)
-        chosen = calibration or (Calibration() if stored is None else calibration_of(stored))
+        chosen = overrides.calibration or (Calibration() if stored is None else calibration_of(stored))
+        if overrides.threshold is not None:
+            chosen = replace(chosen, threshold=overrides.threshold)
         statistics = CollectionStatistics(collections)
         statistics.targets()  # raises now if a collection is damaged
-        model = model or (None if stored is None else model_of(stored)) or shipped_model()
-        cache = MentionCache(cache_bytes)
+        model = overrides.model or (None if stored is None else model_of(stored)) or shipped_model()
+        baseline, cache = baseline_similarity(encoder), MentionCache(cache_bytes)
         return cls(
             tuple(collections),
             statistics,
-            MentionStream(encoder, statistics, model, baseline_similarity(encoder), reranker, cache),
+            MentionStream(encoder, statistics, model, baseline, overrides.reranker, cache),
             LearnedNames(location, collections),
-            chosen if threshold is None else replace(chosen, threshold=threshold),
+            chosen,
             incomplete_warnings(collections),
             check,
         )
@@ -297,10 +321,6 @@ class LinkerState:
         calibration, threshold = self.calibration.with_bias(options.nil_bias), self._threshold(options)
         return (self._warned(self.learned.decide(one, calibration, options, threshold)) for one in scored)
 
-    def link_batch(self, mentions: Iterable[str], **options: Unpack[LinkKeywords]) -> Iterator[Link]:
-        """The same with the options as keywords."""
-        return self.links(mentions, LinkOptions(**options))
-
     def _threshold(self, options: LinkOptions) -> float:
         return self.calibration.threshold if options.threshold is None else options.threshold
 
@@ -332,11 +352,29 @@ class LinkerState:
 
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that are, letter for letter, names of an entity (of one of the types, if given)."""
-        return names_in(self.collections, names, types)
+        return {
+            point.name
+            for collection in self.collections
+            for some in chunks(names, _NAMES_AT_ONCE)
+            for point in collection.find(names=some, types=types, limit=_MAX_POINTS)
+        }
 
-    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
-        """Those of some strings that are names but for case, spaces, punctuation and spelling variants."""
-        return spelled_in(self.collections, self.encoder.info.dim, names, types)
+    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = (), n_keys: int = 2) -> set[str]:
+        """Those of some strings that are names but for case, spaces, punctuation and spelling variants; with three keys
+        (`lexical.keys`) but for the order of words, too.
+        """
+        keys = [name_keys(fold_name(name)) for name in names]
+        found: set[str] = set()
+        for collection in self.collections:
+            for start in range(0, len(names), _SPELLINGS_AT_ONCE):
+                some = keys[start : start + _SPELLINGS_AT_ONCE]
+                no_vectors = np.zeros((len(some), self.encoder.info.dim), np.float32)
+                candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
+                for name, key, points in zip(names[start:], some, candidates, strict=False):
+                    others = (name_keys(fold_name(one.point.name)) for one in points)
+                    if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
+                        found.add(name)
+        return found
 
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that may be names; see `can_be_name` and `is_as_it_stands` of `name_policy`."""
@@ -347,7 +385,7 @@ class LinkerState:
             known = {word for word, frequency in word_frequencies(targets.all, forms).items() if frequency > 0}
             possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
         plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
-        return possible.difference(plain) | spelled_in(self.collections, self.encoder.info.dim, plain, types, n_keys=3)
+        return possible.difference(plain) | self.known_spellings(plain, types=types, n_keys=3)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
         """The annotations of blocks of texts (`mention_detection.blocks`), in order."""
@@ -360,7 +398,9 @@ class LinkerState:
         spans: Sequence[GivenSpan] | None = block.spans
         if spans is None:
             alone = replace(options, document=False, include_nil=True, assertions=(), markup=None, offsets="characters")
-            spans = [(found.start, found.end) for found in annotate(self, block.text, alone)]
+            alone_blocks = read_blocks(block.text, alone)
+            found = [one for some in annotate_blocks(self, alone_blocks, alone) for one in some]
+            spans = [(one.start, one.end) for one in found]
         chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
         linked = link_document(self, block.text, spans, chosen)
         kept = [one for one in linked if options.include_nil or one.link.entity_id is not None]

@@ -36,17 +36,15 @@ import msgspec
 from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError, WorkerError
 from pearl_qdrant.linking.mention_detection.blocks import MOST, Block, take_blocks
+from pearl_qdrant.linking.mention_stream import CACHE_BYTES
 from pearl_qdrant.linking.mentions import take
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scored import CACHE_BYTES
-from pearl_qdrant.linking.state import LinkerState
+from pearl_qdrant.linking.state import LinkerState, Overrides
 from pearl_qdrant.records import Annotation, Link
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
-    from pearl_qdrant.linking.mention_detection.blocks import Block
-    from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
     from pearl_qdrant.linking.reading_linker import ReadingLinker
     from pearl_qdrant.store.protocol import Store
 
@@ -104,8 +102,7 @@ class _Worker:
                 setup.location,
                 opened,
                 self.encoder,
-                calibration=setup.calibration,
-                model=setup.model,
+                Overrides(calibration=setup.calibration, model=setup.model),
                 cache_bytes=CACHE_BYTES // 4,  # there are several processes that remember mentions
             )
         except BaseException:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S, ServerAccess, check_store_location, is_url, store_location
@@ -56,22 +57,17 @@ def open_store(
         raise SettingsError(f"The store's location '{location}' is not a folder: {error}", option="store") from error
 
 
-def open_default_store(
-    store: str | Sequence[str] | None = None,
-    *,
-    api_key: str | None = None,
-    allow_plain_http: bool | None = None,
-    ca_file: str | None = None,
-) -> Store:
-    """Open a store; what is None is read from the environment. Arguments and errors as for `open_store`."""
-    access = ServerAccess.from_environment()
-    access = replace(
-        access,
-        api_key=api_key or access.api_key,
-        allow_plain_http=access.allow_plain_http if allow_plain_http is None else allow_plain_http,
-        ca_file=ca_file or access.ca_file,
-    )
-    return open_store(store or store_location(), access=access)
+def open_default_store(store: StoreLike = None, *, api_key: str | None = None) -> Store:
+    """Open a store, unless it is open; what is None is read from the environment. Arguments and errors as for
+    `open_store`.
+    """
+    if _is_open(store):
+        return store
+    return open_store(location_of(store or None), access=ServerAccess.from_environment(), api_key=api_key)
+
+
+def _is_open(store: StoreLike) -> TypeGuard[Store]:
+    return store is not None and not isinstance(store, (str, os.PathLike, Sequence))
 
 
 def location_of(store: StoreLike) -> str:
@@ -94,7 +90,7 @@ def use_store(store: StoreLike, *, wait_s: float | None = None) -> Iterator[Stor
     Raises:
         SettingsError: As `open_store`.
     """
-    if store is not None and not isinstance(store, (str, os.PathLike, Sequence)):
+    if _is_open(store):
         yield store
         return
     opened = open_store(location_of(store), access=ServerAccess.from_environment(), wait_s=wait_s)

@@ -200,7 +200,7 @@ class Manifest(BaseModel):
         quantization: How vectors are kept for finding candidates.
         has_plain_payloads: Whether an embedded collection has points as a server keeps them (`edge.points`).
         lexical_version: `ngrams.VERSION` of its sparse vectors.
-        ngram_rarity: IDF of the n-grams among its names (`lexical.idf.IdfTable`), made at the end of a load.
+        ngram_rarity: IDF of the n-grams among its names (`lexical.ngrams.IdfTable`), made at the end of a load.
         calibration: Result of `pearl-qdrant calibrate`; None: the values shipped with the package.
         type_map_version: Version of the table from native to coarse types.
         state: "loading" until every started ingest has written its last point, then "ready".

@@ -27,8 +27,7 @@ from pearl_qdrant.linking.calibration.calibrate import sample_entities
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, make_mentions
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import Calibration, shipped_model
-from pearl_qdrant.linking.ranking.scored import baseline_similarity
+from pearl_qdrant.linking.ranking.model import Calibration, baseline_similarity, shipped_model
 from pearl_qdrant.linking.ranking.scoring import decide
 from pearl_qdrant.linking.state import CollectionStatistics
 from pearl_qdrant.settings import DEFAULT_DEVICE

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pearl_qdrant.linking.calibration.metrics import Answers, FloatArray, Samples
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
+from pearl_qdrant.linking.calibration.metrics import Answers, Samples
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, FloatArray
 
 
 def answers(

@@ -13,8 +13,8 @@ from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
 from pearl_qdrant.errors import FormatError
+from pearl_qdrant.linking.calibration import CalibrationData, Label, calibrate_collection, read_pairs
 from pearl_qdrant.linking.calibration import calibrate as known_mentions
-from pearl_qdrant.linking.calibration.calibrate import Label, calibrate_collection, read_pairs
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import LinkCalibration
@@ -26,18 +26,15 @@ def few_made_mentions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_mentions, "PER_KIND", 15)
 
 
-def test_pairs_are_read_with_or_without_a_header(tmp_path: Path) -> None:
-    """Empty and NIL both mean that there is no entity; repeated pairs count once. A broken one is named by its line."""
+def test_repeated_pairs_count_once(tmp_path: Path) -> None:
+    """A file of pairs is read as labelled mentions are; a broken row is named by its line."""
     path = tmp_path / "pairs.tsv"
-    path.write_text("\ufeffmention\tentity_id\nNYT\tnyt\nNYT\tnyt\nnothing\t\nnone\tNIL\tmore\r\n\n", encoding="utf-8")
+    path.write_text("\ufeffmention\tentity_id\nNYT\tnyt\nNYT\tnyt\nnone\tNIL\tmore\r\n\n", encoding="utf-8")
 
-    assert read_pairs(path) == [Label("NYT", "nyt"), Label("nothing", None), Label("none", None)]
-    path.write_text("NYT\tnyt\n", encoding="utf-8")
-    assert read_pairs(path) == [Label("NYT", "nyt")]
-    for broken in (b"only", b"\tnyt", b"\xff\tx"):
-        path.write_bytes(b"NYT\tnyt\n" + broken + b"\n")
-        with pytest.raises(FormatError, match=r"pairs\.tsv:2: "):
-            read_pairs(path)
+    assert read_pairs(path) == [Label("NYT", "nyt"), Label("none", None)]
+    path.write_bytes(b"NYT\tnyt\n\xff\tx\n")
+    with pytest.raises(FormatError, match=r"pairs\.tsv:2: "):
+        read_pairs(path)
 
 
 def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingested: Path, tmp_path: Path) -> None:
@@ -92,7 +89,8 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
     rows = [f"{name}x\t{key}" for name, key in names] + [f"qqq {i} zzz\tNIL" for i in range(20)]
     path.write_text("\n".join(rows), encoding="utf-8")
 
-    fitted = calibrate_collection("base", path, store=str(ingested), precision=0.5, nil_share=0.4, dry_run=True)
+    weighted = CalibrationData(path, nil_share=0.4)
+    fitted = calibrate_collection("base", weighted, store=str(ingested), precision=0.5, dry_run=True)
     assert (fitted.fit.n_nil, round(fitted.fit.nil_share, 4)) == (20, 0.4)
     (labelled,) = (change for change in fitted.changes if change.kind == "labelled")
     assert labelled.n == fitted.fit.after.n

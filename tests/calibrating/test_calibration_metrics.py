@@ -25,7 +25,7 @@ from pearl_qdrant.linking.calibration.metrics import (
     nil_f1,
     threshold_for_precision,
 )
-from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking import Calibration
 from training.evaluation.figures import draw_reliability
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_coefficients
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS, Calibration, RankingModel
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS
 from training.ranking import (
     DECISION_FIXED,
     FIXED,

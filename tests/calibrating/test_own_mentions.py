@@ -11,8 +11,9 @@ import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity
+from pearl_qdrant.linking.calibration import Label
 from pearl_qdrant.linking.calibration import calibrate as own_mentions
-from pearl_qdrant.linking.calibration.calibrate import KnownMentions, Label, from_labels, from_names, sample_entities
+from pearl_qdrant.linking.calibration.calibrate import KnownMentions, from_labels, from_names, sample_entities
 from pearl_qdrant.linking.mention_kinds import KINDS
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection

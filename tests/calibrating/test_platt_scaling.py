@@ -9,7 +9,7 @@ from calibration_samples import made_samples, without_features
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.metrics import Samples, measure
 from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_slope_and_bias
-from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.linking.ranking import Calibration
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY, HIGHEST_THRESHOLD
 from pearl_qdrant.linking.state import calibration_of
 from pearl_qdrant.store.schema import LinkCalibration

@@ -11,13 +11,9 @@ from calibrated_base import base_file, manifest_calibration
 from cli_runner import Run
 
 from pearl_qdrant.errors import CollectionNotFoundError
+from pearl_qdrant.linking.calibration import CollectionFit, calibrate_collection
 from pearl_qdrant.linking.calibration import calibrate as module
-from pearl_qdrant.linking.calibration.calibrate import (
-    CollectionFit,
-    WorseCalibrationError,
-    calibrate_collection,
-    reset_calibration,
-)
+from pearl_qdrant.linking.calibration.calibrate import WorseCalibrationError, reset_calibration
 from pearl_qdrant.linking.calibration.metrics import KindChange, Outcome
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 

@@ -23,8 +23,7 @@ from pearl_qdrant.linking.documents.model import (
 )
 from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, typical_vectors, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES
-from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount
 from pearl_qdrant.settings import DEFAULT_MODEL
 from pearl_qdrant.store.schema import NamePoint

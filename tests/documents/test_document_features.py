@@ -30,8 +30,7 @@ from pearl_qdrant.linking.documents.model import (
     shipped_document_model,
 )
 from pearl_qdrant.linking.ranking.model import FEATURES as RANKING_FEATURES
-from pearl_qdrant.linking.ranking.model import NIL_FEATURES
-from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.model import NIL_FEATURES, MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.store.schema import NamePoint
 
 MODEL = shipped_document_model()
@@ -211,4 +210,4 @@ def test_coefficients_have_the_sign_of_their_meaning_and_known_names() -> None:
     with pytest.raises(ValueError, match="'passages', 'coherence', not 'popular'"):
         check_parts(["popular"])
     with pytest.raises(ValueError, match="unknown feature 'x'"):
-        DocumentModel.from_json('{"features": {"x": 1}, "decision": {}}')
+        DocumentModel.from_names({"x": 1.0}, {})

@@ -12,7 +12,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.calibration.calibrate import calibrate_collection
+from pearl_qdrant.linking.calibration import calibrate_collection
 
 ROOT = Path(__file__).parents[2]
 

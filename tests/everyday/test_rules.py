@@ -21,9 +21,8 @@ from pearl_qdrant.linking.mention_kinds import (
     slip,
     spelling_key,
 )
-from pearl_qdrant.linking.ranking.explain import explain_link
-from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, Scorer
+from pearl_qdrant.linking.ranking import Calibration, RankingModel, explain_link
+from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, Scorer
 from pearl_qdrant.linking.ranking.scoring import (
     CANONICAL_SHARE,
     EXACT_CERTAINTY,

@@ -14,7 +14,7 @@ from pearl_qdrant import Entity, EntityLinker, Link, NilReason
 from pearl_qdrant.errors import EntityNotFoundError, LearningError, LinkerClosedError
 from pearl_qdrant.linking.learned.ledger import LearnedRow
 from pearl_qdrant.linking.learned.names import PRIOR_WEIGHT, Counts, Observation, Outcome, name_of, posterior
-from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking import explain_link
 
 
 def counts(*rows: tuple[str, str | None, int]) -> Counts:

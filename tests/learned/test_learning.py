@@ -11,7 +11,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import LearningError, StoreFullError
-from pearl_qdrant.linking.calibration.calibrate import Label, with_learned
+from pearl_qdrant.linking.calibration import CalibrationData, Label
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames
@@ -260,10 +260,10 @@ def test_calibrate_takes_what_was_learned_as_labels(store_path: Path) -> None:
         linker.undo_learned(linker.accept("undone", "nyc").number)
         linker.delete(["horse"])
     store = EdgeStore(store_path)
-    labels = with_learned(store.open("base"), [Label("given", "mi")])
+    labels = CalibrationData([Label("given", "mi")], learned=True).read(store.open("base"))
     store.close()
 
-    assert [(one.mention, one.entity_id) for one in labels] == [
+    assert [(one.mention, one.entity_id) for one in labels or ()] == [
         ("given", "mi"),
         ("Gotham", "nyc"),
         ("the paper", "nyt"),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.candidates import MORE, _group_by_entity
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, LinkQuery, MatchedName, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, decide, rerank, score_names
 from pearl_qdrant.store.schema import NamePoint
 

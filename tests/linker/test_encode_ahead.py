@@ -14,13 +14,12 @@ import pytest
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
+from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.linking import mention_stream
-from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_stream import prepare_ahead
-from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest

@@ -8,28 +8,36 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pearl_qdrant.lexical.keys import spelling_key
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.words import word_rarity
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.model import (
     FEATURES,
     MARGINS,
     MOST_MARGIN,
     NIL_FEATURES,
-    Calibration,
-    RankingModel,
+    LinkQuery,
+    MatchedName,
+    ScoredEntity,
+    ScoredMention,
+    Scorer,
     with_margins,
 )
-from pearl_qdrant.linking.ranking.scored import LinkQuery, MatchedName, ScoredEntity, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import decide, score_names
-from pearl_qdrant.linking.ranking.string_features import edit_similarity, string_features
+from pearl_qdrant.linking.ranking.string_features import edit_similarity, is_probably_slip
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
 NOTHING = RankingModel.from_names({}, {}, {})
 
 
-def name(number: int, *, dense: float | None = 0.5, lexical: float = 0.0, called: str | None = None) -> MatchedName:
+def name(
+    number: int, *, dense: float | None = 0.5, lexical: float = 0.0, called: str = "", type_: str = ""
+) -> MatchedName:
     """A name of an entity of its own."""
-    called = f"n{number}" if called is None else called
-    return MatchedName(NamePoint("kb", f"E{number:02}", called, called, True), dense, lexical)
+    called, types = called or f"n{number}", (type_,) if type_ else ()
+    return MatchedName(NamePoint("kb", f"E{number:02}", called, called, True, types=types), dense, lexical)
 
 
 def scored(mention: str, names: list[MatchedName], *, baseline: float = 0.0, log_size: float = 0.0) -> ScoredMention:
@@ -124,23 +132,123 @@ def test_the_threshold_decides(threshold: float, names: list[str], expected: obj
     assert link([0.6, 0.2], threshold=threshold, names=names) == expected
 
 
+def of_pair(
+    mention: str, called: str, known: dict[str, float] | None = None, *others: str, type_: str = ""
+) -> dict[str, float]:
+    """The features of a name that are not 0, with names of other entities beside it; their cosines are 0.2."""
+    key = spelling_key(fold_name(mention))
+    names = [
+        replace(one, edit_similarity=edit_similarity(key, spelling_key(fold_name(one.point.name))))
+        for one in (name(i, dense=0.2, called=each, type_=type_) for i, each in enumerate((called, *others)))
+    ]
+    one = score_names(mention, names, None, LinkQuery(len(names)), Scorer(NOTHING, 0.0, 0.0), known or {})
+    found = next(entity for entity in one.found if entity.point.entity_id == "E00")
+    return {feature: value for feature, value in features(found).items() if value}
+
+
+ONE_SLIP, TWO_SLIPS, NO_SLIP = {"slip_gap", "slip_length", "unknown_slip"}, {"slip_gap", "unknown_slip"}, set[str]()
+
+
+@pytest.mark.parametrize(
+    "mention, called, expected",
+    [
+        *(("meazles", "measles", ONE_SLIP), ("myocardial infraction", "Myocardial Infarction", ONE_SLIP)),
+        *(("myocardail infraction", "myocardial infarction", TWO_SLIPS), ("measles", "Measles", NO_SLIP)),
+        *(("gut", "gout", {"unknown_slip"}), ("dxta", "data", {"unknown_slip"})),  # three or four letters
+        *(("ab", "abc", NO_SLIP), ("dxty", "data", NO_SLIP), ("ab1", "ab2", NO_SLIP)),
+        *(("type 2 diabetes", "type 3 diabetes", NO_SLIP), ("hepatitis Z", "hepatitis B", NO_SLIP)),
+        *(("Sard0al", "Sardoal", ONE_SLIP), ("Las Vegas 1imited", "Las Vegas Limited", ONE_SLIP)),  # misread letters
+        *(("Sardoal", "Sard0al", NO_SLIP), ("type 5 lesion", "type 8 lesion", NO_SLIP), ("IL1", "ILL", NO_SLIP)),
+        ("C0LD", "cold", NO_SLIP),
+    ],
+)
+def test_slips_count_where_a_name_is_long_enough(mention: str, called: str, expected: set[str]) -> None:
+    """One or two edits, a swap of neighbours is one of them; not of numbers, but of letters that look like digits."""
+    assert of_pair(mention, called).keys() & ONE_SLIP == expected
+
+
 def test_a_misspelt_word_that_the_base_does_not_have_counts_as_one() -> None:
-    """A slip in an unknown word, in a short one, by a swap; the vector of such a word means little."""
-
-    def of(mention: str, called: str, known: dict[str, float] | None = None) -> dict[str, float]:
-        similarity = edit_similarity(string_features(mention).joined, string_features(called).joined)
-        names = [replace(name(0, dense=0.2, called=called), edit_similarity=similarity)]
-        one = score_names(mention, names, None, LinkQuery(1), Scorer(NOTHING, 0.0, 0.0), known or {})
-        found = features(one.found[0])
-        return {key: found[key] for key in ("unknown_slip", "unknown_gap", "swap") if found[key]}
-
+    """The vector of such a word means little. A swap has the same letters; a word that the base has is another name.
+    Only the nearest name has a margin, its lead over those of other entities.
+    """
     gap = pytest.approx(0.8)
-    assert of("Kilkenjy", "Kilkenny") == {"unknown_slip": 1.0, "unknown_gap": gap}
-    assert of("Mexioc", "Mexico") == {"unknown_slip": 1.0, "unknown_gap": gap, "swap": 1.0}
-    assert of("dxta", "data") == {"unknown_slip": 1.0, "unknown_gap": gap}
-    assert of("Kilkenjy", "Kilkenny", {"kilkenjy": 0.4}) == {}
-    assert of("hepatitis Z", "hepatitis B") == {}
-    assert of("Mexico", "Mexico") == {}
+    assert of_pair("Kilkenjy", "Kilkenny").items() >= {"unknown_slip": 1.0, "unknown_gap": gap}.items()
+    assert "unknown_slip" not in of_pair("Kilkenjy", "Kilkenny", {"kilkenjy": 0.4})
+    assert "unknown_slip" in of_pair("left lumg", "left lung", {"left": 0.9})
+    assert ["swap" in of_pair(one, "Mexico") for one in ("Mexioc", "Mexicoo", "Mexiko")] == [True, False, False]
+    assert of_pair("Mexiko", "Mexico", {}, "Mexiz")["edit_margin"] > 0.0
+    assert "edit_margin" not in of_pair("Mexiko", "Mexiz", {}, "Mexico")
+
+
+WORDS = {"replaced_words", "replaced_rare", "only_added", "added_plain", "only_missing", "missing_rare"}
+
+
+@pytest.mark.parametrize(
+    "mention, called, expected",
+    [
+        *(("measles", "Measles", {}), ("meazles", "measles", {}), ("tumours of the lung", "tumor of lung", {})),
+        *(("chicken pox", "chickenpox", {}), ("chicken poks", "chickenpox", {}), ("DFNA13", "DFNB13", {})),
+        ("left lung", "right lung", {"replaced_words": 0.5, "replaced_rare": word_rarity("left")}),
+        ("hepatitis Z", "hepatitis B", {"replaced_words": 0.5, "replaced_rare": 1.0}),
+        ("lung cancer", "cancer", {"only_added": 1.0, "added_plain": 1 - word_rarity("lung")}),
+        ("cancer cases", "cancer", {"only_added": 1.0, "added_plain": 1 - word_rarity("case")}),
+        ("familial measles", "measles", {"only_added": 1.0}),  # a rare word is no plain one
+        ("neuropeptide Y", "neuropeptides", {"only_added": 1.0}),
+        ("cancer", "lung cancer", {"only_missing": 1.0, "missing_rare": word_rarity("lung")}),
+    ],
+)
+def test_words_without_a_counterpart(mention: str, called: str, expected: dict[str, float]) -> None:
+    """Replaced, added and missing words are told apart; slips and spellings are none."""
+    assert {key: value for key, value in of_pair(mention, called).items() if key in WORDS} == expected
+
+
+def test_added_words_count_by_their_frequency_in_the_base() -> None:
+    """A word that names of the base have is probably part of another name."""
+    of_base = of_pair("lung measles", "measles", {"lung": 0.6, "measle": 0.2})
+
+    assert of_base["added_plain"] == pytest.approx(0.4 * (1 - word_rarity("lung")))
+
+
+def test_another_order_of_words_is_near_when_sorted() -> None:
+    """Sorting brings the words together; a single word gains if the other side has a legal form more."""
+    assert of_pair("mellitus diabetis, type 2", "type 2 diabetes mellitus")["sorted_similarity"] > 0.3
+    assert of_pair("ibm corp", "IBM")["sorted_similarity"] > 0.5
+    for mention, called in (("measles", "measles"), ("ibm chip", "IBM"), ("heart attack", "myocardial infarction")):
+        assert "sorted_similarity" not in of_pair(mention, called)
+
+
+@pytest.mark.parametrize(
+    "mention, called, feature, is_set",
+    [
+        *(("NYT", "The New York Times", "acronym", True), ("The New York Times", "NYT", "acronym", True)),
+        *(("NY", "The New York Times", "acronym", False), ("t", "The Times", "acronym", False)),
+        *(("Paris (Texas)", "paris", "equal_core", True), ("Lan Na", "Lanna", "equal_core", True)),
+        *(("\U0001f984", "?", "equal_core", False), ("2008 Games", "2012 Games", "missing_numbers", True)),
+        *(("2008 Games", "2012 Games", "extra_numbers", True), ("2008 Games", "Games 2008", "equal_numbers", True)),
+        *(("2008 Games", "2012 Games", "equal_numbers", False), ("2008 and 2012", "In 2008", "equal_numbers", False)),
+        *(("2008 Olympics", "2008 Games", "first_word", True), ("Winter Games", "Summer Games", "first_word", False)),
+    ],
+)
+def test_strings_say_more_than_ngrams(mention: str, called: str, feature: str, is_set: bool) -> None:
+    """Brackets, numbers, acronyms and first words are recognised; one letter stands for too much."""
+    assert of_pair(mention, called).get(feature, 0.0) == is_set
+
+
+@pytest.mark.parametrize(
+    "mention, name, expected",
+    [
+        ("myocardial infraction", "myocardial infarction", True),
+        ("myocrdial infraction", "myocardial infarction", True),  # two slips in a long name
+        ("newyork", "new york", False),
+        ("iraq", "iran", False),  # too short
+        ("austria", "australia", False),  # two edits, and too short for them
+        ("hepatitis z", "hepatitis b", False),  # a short word tells them apart
+        ("election 2019", "election 2018", False),
+    ],
+)
+def test_a_name_with_a_slip_in_a_long_word_is_found_without_ngrams(mention: str, name: str, expected: bool) -> None:
+    """Words with digits and short words are no slips: the name of another entity may be meant."""
+    assert is_probably_slip(mention, name) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,9 +267,7 @@ def test_a_word_that_is_also_a_name_is_no_name_in_a_phrase(
     mention: str, called: str, type_: str, is_apart: bool
 ) -> None:
     """In small letters beside other words, and after no preposition; names that are no words stay names."""
-    (found,) = scored(
-        mention, [MatchedName(NamePoint("kb", "E1", called, called, True, types=(type_,)), 0.5, 0.0)]
-    ).found
+    found = of_pair(mention, called, type_=type_)
 
-    assert (features(found)["added_apart"] == 1.0) == is_apart
-    assert (features(found)["added_plain"] > 0.0) <= (not is_apart)
+    assert (found.get("added_apart") == 1.0) == is_apart
+    assert ("added_plain" in found) <= (not is_apart)

@@ -1,4 +1,4 @@
-"""Folding, n-grams, IDF, lexical scores and string features."""
+"""Folding, n-grams, IDF and lexical scores."""
 
 from __future__ import annotations
 
@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pearl_qdrant.lexical.idf import BUCKETS, IdfTable, score_pairs, top_weighted_features
-from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, ngram_rows
+from pearl_qdrant.lexical.ngrams import (
+    BUCKETS,
+    IdfTable,
+    fold_name,
+    folded_rows,
+    ngram_rows,
+    score_pairs,
+    top_weighted_features,
+)
 from pearl_qdrant.linking.mentions import clean_mention
-from pearl_qdrant.linking.ranking import string_features as facts
-from pearl_qdrant.linking.ranking.candidate_features import type_agreement, type_gaps
-from pearl_qdrant.linking.ranking.model import SIGNS, Calibration, RankingModel, shipped_model
-from pearl_qdrant.linking.ranking.string_features import string_features
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.model import SIGNS, shipped_model
+from pearl_qdrant.linking.ranking.scoring import type_agreement, type_gaps
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times", "heart attack", "heart failure"]
@@ -191,24 +197,6 @@ def test_text_in_the_wrong_encoding_is_repaired(broken: str, whole: str) -> None
     assert clean_mention(broken) == whole
 
 
-def test_string_features_see_more_than_ngrams() -> None:
-    """Brackets, numbers, acronyms and first words are recognised."""
-    times, short = string_features("The New York Times"), string_features("NYT")
-
-    assert facts.is_acronym(short, times) == facts.is_acronym(times, short) == 1.0
-    assert facts.is_acronym(string_features("NY"), times) == 0.0
-    assert facts.is_acronym(string_features("t"), string_features("The Times")) == 0.0, "one letter stands for too much"
-    assert facts.equal_core(string_features("Paris (Texas)"), string_features("paris")) == 1.0
-    assert facts.equal_core(string_features("Lan Na"), string_features("Lanna")) == 1.0
-    assert facts.equal_core(string_features("\U0001f984"), string_features("")) == 0.0
-    one, two = string_features("2008 Olympics"), string_features("2012 Olympics")
-    assert (facts.missing_numbers(one, two), facts.extra_numbers(one, two), facts.equal_numbers(one, two)) == (1, 1, 0)
-    assert facts.equal_numbers(one, string_features("Olympics 2008")) == 1.0
-    assert facts.equal_numbers(string_features("2008 and 2012"), string_features("Olympics 2008")) == 0.0
-    assert facts.equal_first_word(one, string_features("2008 Games")) == 1.0
-    assert facts.equal_first_word(string_features("Winter Games"), string_features("Summer Games")) == 0.0
-
-
 def test_type_agreement_fades_with_confidence() -> None:
     """An entity of another type loses as much as the prediction is confident, one of unknown type nothing."""
     sure, unsure = np.full(19, 0.001, np.float32), np.full(19, 0.001, np.float32)
@@ -248,4 +236,4 @@ def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
         assert model["dense"] + model["dense_squared"] > 0
         assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_margin"] > 0
     with pytest.raises(ValueError, match="unknown feature 'dens'"):
-        RankingModel.from_json('{"features": {"dens": 1}, "decision": {}, "nil_features": {}}')
+        RankingModel.from_names({"dens": 1.0}, {}, {})

@@ -10,9 +10,10 @@ from typing import cast
 import pytest
 
 from pearl_qdrant import Entity, EntityLinker, LinkOptions, NilReason
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.options import TypeMode
-from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.linking.ranking.model import FEATURES
 
 
@@ -106,6 +107,14 @@ def test_the_first_of_many_entities_with_one_name_is_the_first_by_id(own: Entity
 
     assert link.entity_id == "s000"
     assert [candidate.entity_id for candidate in link.candidates] == [f"s{i:03}" for i in range(5)]
+
+
+def test_an_entity_with_many_names_does_not_push_out_the_others(shipped: Encoder) -> None:
+    """If the nearest names belong to few entities, more names are fetched."""
+    many = Entity("aspirin", "aspirin", tuple(f"aspirin {i}" for i in range(40)))
+    others = [Entity(f"E{i}", f"ibuprofen {i}") for i in range(30)]
+    with EntityLinker.build([many, *others], model=shipped) as linker:
+        assert len(linker.link("aspirin tablets", limit=10).candidates) == 10
 
 
 def test_a_filter_on_an_unknown_type_names_near_ones(linker: EntityLinker) -> None:

@@ -9,8 +9,15 @@ from linker_base import ENTITIES, fill
 from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.errors import CollectionNotFoundError, EntityNotFoundError, IncompleteError, ModelMismatchError
-from pearl_qdrant.linking.ranking.model import Calibration
+from pearl_qdrant.errors import (
+    CollectionNotFoundError,
+    EntityNotFoundError,
+    IncompleteError,
+    ModelMismatchError,
+    StoreClosedError,
+)
+from pearl_qdrant.linking.ranking import Calibration
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Checkpoint, LinkCalibration
 
@@ -88,6 +95,19 @@ def test_another_model_is_refused(tmp_path: Path, store_path: Path) -> None:
         EntityLinker.open("base", store=str(store_path), model=str(tmp_path / "other"))
     with pytest.raises(CollectionNotFoundError, match=r"'bsae' does not exist \(there are: base\)"):
         EntityLinker.open("bsae", store=str(store_path))
+
+
+def test_an_open_store_serves_a_linker(tmp_path: Path, model: Path) -> None:
+    """It is closed with the linker, and stays open where the linker cannot be opened."""
+    fill(tmp_path, "base", str(model), ENTITIES)
+    store = open_store(str(tmp_path))
+    with pytest.raises(CollectionNotFoundError):
+        EntityLinker.open("bsae", store=store)
+    with EntityLinker.open("base", store=store) as linker:
+        (collection,) = linker.collections
+        assert linker.link("NYC").entity_id == "nyc"
+    with pytest.raises(StoreClosedError):
+        collection.get(["x"])
 
 
 def test_counts_follow_edits(own: EntityLinker) -> None:

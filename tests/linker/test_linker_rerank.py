@@ -14,7 +14,7 @@ from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.errors import ModelError
-from pearl_qdrant.linking.ranking.reranker import CrossEncoder
+from pearl_qdrant.linking.ranking import CrossEncoder
 from pearl_qdrant.store.schema import NamePoint
 
 

@@ -16,11 +16,12 @@ from ingest.io import streams
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.calibration.calibrate import read_pairs
+from pearl_qdrant.linking.calibration import read_pairs
 from pearl_qdrant.linking.calibration.metrics import collect
 from pearl_qdrant.linking.mentions import BATCH_CHARACTERS, MAX_CHARACTERS, take
-from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.linking.ranking.string_features import string_features
+from pearl_qdrant.linking.state import Overrides
 from training.evaluation.data import FolderData
 
 
@@ -43,7 +44,7 @@ def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[En
     path = tmp_path_factory.mktemp("store")
     fill(path, "base", str(model), ENTITIES)
     with EntityLinker.open("base", store=str(path)) as opened:
-        yield EntityLinker(opened._store, opened.collections, Listening(opened.encoder), threshold=0.0)
+        yield EntityLinker(opened._store, opened.collections, Listening(opened.encoder), Overrides(threshold=0.0))
 
 
 def peak_of(work: Callable[[], object]) -> int:

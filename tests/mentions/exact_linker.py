@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from pearl_qdrant import Annotation, Candidate, Link, NilReason
-from pearl_qdrant.linking.mention_detection.annotate import annotate, annotate_blocks
-from pearl_qdrant.linking.mention_detection.blocks import DocLike, of_texts, read_blocks
+from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
+from pearl_qdrant.linking.mention_detection.blocks import DocLike, GivenSpan, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase
-from pearl_qdrant.linking.options import AnnotateOptions
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.store.schema import NamePoint
 
 SURE = 0.97
@@ -34,13 +34,19 @@ class Names:
             NamePoint("kb", i, name, name, is_canonical=True, types=self.types) for name, i in self.names
         )
 
-    def link_batch(
-        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
-    ) -> Iterator[Link]:
+    def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
         wanted = list(mentions)
-        self.calls.append((wanted, tuple(types)))
-        for mention in wanted:
-            yield self._link(mention)
+        self.calls.append((wanted, tuple(options.types)))
+        return map(self._link, wanted)
+
+    def possible_names(self, written: set[str], *, types: Sequence[str] = ()) -> set[str]:
+        return written
+
+    def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
+        """No name is found that shapes do not suggest."""
+        return set()
+
+    known_spellings = known_names
 
     def _link(self, mention: str) -> Link:
         found = [(name, i) for name, i in self.names if name.lower() == mention.lower()]
@@ -69,7 +75,15 @@ class Everything(Names):
         return Link(mention, mention, mention, probability, None, (candidate,))
 
 
-def annotate_batch(linker: object, texts: Iterable[str | DocLike], **keywords: Any) -> Iterator[list[Annotation]]:
+def annotate(
+    linker: Any, text: str | DocLike, spans: Iterable[GivenSpan] | None = None, **keywords: Any
+) -> list[Annotation]:
+    """The annotations of a text, as `EntityLinker.annotate` makes them."""
+    options = AnnotateOptions(**keywords)
+    return [one for some in annotate_blocks(linker, read_blocks(text, options, spans), options) for one in some]
+
+
+def annotate_batch(linker: Any, texts: Iterable[str | DocLike], **keywords: Any) -> Iterator[list[Annotation]]:
     """The annotations of many texts, as `EntityLinker.annotate_batch` makes them."""
     options = AnnotateOptions(**keywords)
     blocks = (block for text in texts for block in read_blocks(text, options))

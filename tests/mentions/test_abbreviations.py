@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from exact_linker import Names, annotate_batch, found
+from exact_linker import Names, annotate, annotate_batch, found
 
 from pearl_qdrant import Candidate
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations, find_uses
-from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.assertions import english_triggers, read_triggers
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, may_mention
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from exact_linker import Names, annotate_batch, found
+from exact_linker import Names, annotate, annotate_batch, found
 
 from pearl_qdrant import Candidate, Link
-from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
+from pearl_qdrant.linking.mention_detection.annotate import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
 

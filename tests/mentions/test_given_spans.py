@@ -7,29 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from exact_linker import KNOWN, Names, annotate_batch, found
-
-from pearl_qdrant.linking.mention_detection.annotate import annotate
+from exact_linker import KNOWN, Names, annotate, annotate_batch, found
 
 
 @dataclass
 class Thing:
-    """An entity of a fake spaCy document."""
+    """A span of spaCy."""
 
     start_char: int
     end_char: int
-
-
-@dataclass
-class Doc:
-    """A fake spaCy document."""
-
-    text: str
-    ents: tuple[Thing, ...]
-    was_recognised: bool = True
-
-    def has_annotation(self, name: str) -> bool:
-        return self.was_recognised and name == "ENT_IOB"
 
 
 @dataclass
@@ -64,19 +50,6 @@ def test_given_spans_are_linked_unchanged(spans: Iterable[object]) -> None:
     assert found(annotate(Names(KNOWN), TEXT, spans=spans)) == HEART_NEW_YORK  # type: ignore[arg-type]
 
 
-def test_the_entities_of_a_doc_are_its_spans() -> None:
-    """A document is annotated at its recognised entities; if no recognition ran, the spans come from the text."""
-    doc = Doc(TEXT, (Thing(2, 14), Thing(22, 26)))
-
-    assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
-    assert found(annotate(Names(KNOWN), Doc(TEXT, ()))) == []
-    assert [found(f) for f in annotate_batch(Names(KNOWN), [doc])] == [HEART_NEW_YORK]
-    assert found(annotate(Names(KNOWN), Doc(TEXT, (), was_recognised=False))) == [
-        ("heart attack", "mi"),
-        ("New York", "ny"),
-    ]
-
-
 def test_a_real_spacy_document_works() -> None:
     """It is read as text until it has entities, and then its entities are the spans, also after emoji, combining marks
     and CRLF.
@@ -88,6 +61,7 @@ def test_a_real_spacy_document_works() -> None:
     doc.ents = [spacy.tokens.Span(doc, 1, 3, label="DISEASE"), spacy.tokens.Span(doc, 5, 6, label="GPE")]
 
     assert found(annotate(Names(KNOWN), doc)) == HEART_NEW_YORK
+    assert [found(some) for some in annotate_batch(Names(KNOWN), [doc])] == [HEART_NEW_YORK]
 
     names = ["Zu\u0308rich", "\U0001d510ünchen", "👩\u200d🔬 Lab", "heart attack"]
     pipeline = spacy.blank("en")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
-from exact_linker import Names
+from exact_linker import Names, annotate
 
 from pearl_qdrant import Candidate, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.options import CommonWords

@@ -9,7 +9,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.mentions import is_no_name
-from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.records import NilReason
 
 BASE = [

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from exact_linker import Names
+from exact_linker import Names, annotate
 
 from pearl_qdrant import Annotation
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.mention_detection.annotate import annotate
 from pearl_qdrant.linking.mention_detection.blocks import cover
 
 BASE = ("pulmonary fibrosis", "heart attack", "Zürich", "aspirin", "AT&T", "H2O", "no evidence of disease")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from exact_linker import Names, annotate
 
 import pearl_qdrant.linking
 from pearl_qdrant import Candidate, Link
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
-from pearl_qdrant.linking.mention_detection.annotate import annotate
-from pearl_qdrant.linking.mention_detection.spans import find_spans
+from pearl_qdrant.linking.mention_detection.spans import SpanFinder
 
 LINKING = str(Path(pearl_qdrant.linking.__file__).parent)
 
@@ -27,20 +27,18 @@ QUICK_SHAPES = ("A.", "A B ", "(ab) ", "alpha beta (AB) ", "[[(", "x", "北")
 LENGTH = 600
 
 
-class OneEntity:
-    """Links every string to the same entity with varying probability; counts its calls."""
+class OneEntity(Names):
+    """Links every string to the same entity with varying probability; counts their characters."""
 
     def __init__(self) -> None:
+        super().__init__(())
         self.n_characters = 0
 
-    def link_batch(
-        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
-    ) -> Iterator[Link]:
-        for mention in mentions:
-            self.n_characters += len(mention)
-            probability = 0.6 + len(mention) % 7 / 20
-            candidate = Candidate("x", "kb", "x", "x", score=probability, probability=probability)
-            yield Link(mention, "x", "x", probability, None, (candidate,), "kb")
+    def _link(self, mention: str) -> Link:
+        self.n_characters += len(mention)
+        probability = 0.6 + len(mention) % 7 / 20
+        candidate = Candidate("x", "kb", "x", "x", score=probability, probability=probability)
+        return Link(mention, "x", "x", probability, None, (candidate,), "kb")
 
 
 def of_length(piece: str, n: int) -> str:
@@ -71,7 +69,7 @@ def steps(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("piece", SHAPES)
 def test_a_word_starts_a_bounded_number_of_spans(piece: str) -> None:
     """In a run of joined words of any length, each character starts only a few spans."""
-    few, many = (len(find_spans(of_length(piece, n))) for n in (LENGTH, 4 * LENGTH))
+    few, many = (len(list(SpanFinder(of_length(piece, n)).spans())) for n in (LENGTH, 4 * LENGTH))
 
     assert many <= 8 * 4 * LENGTH
     assert many <= 4.4 * few + 40
@@ -108,12 +106,11 @@ def test_unused_links_are_not_kept() -> None:
     class Rich(OneEntity):
         """Returns as many candidates as the linker does, most of them improbable."""
 
-        def link_batch(self, mentions: Iterable[str], **_: object) -> Iterator[Link]:  # type: ignore[override]
-            for number, mention in enumerate(mentions):
-                names = [f"{mention} {i}" for i in range(10)]
-                candidates = tuple(Candidate(name, "kb", name, name, probability=0.05) for name in names)
-                probability = 0.9 if number == 100 else 0.05
-                yield Link(mention, names[0], names[0], probability, None, candidates, "kb")
+        def _link(self, mention: str) -> Link:
+            names = [f"{mention} {i}" for i in range(10)]
+            candidates = tuple(Candidate(name, "kb", name, name, probability=0.05) for name in names)
+            probability = 0.9 if mention == "Alpha100" else 0.05
+            return Link(mention, names[0], names[0], probability, None, candidates, "kb")
 
     text = " ".join(f"Alpha{i} beta{i}" for i in range(600))
     tracemalloc.start()
@@ -132,7 +129,7 @@ def test_real_names_keep_their_joined_words() -> None:
     name = "UDP-N-acetyl-D-glucosamine/N-acetylmuramoyl-L-alanyl-D-glutamyl-meso-2,6-diaminopimelyl-D-alanine"
     text = f"We saw {name} and anti-IL-2 drugs."
 
-    found = {text[span.start : span.end] for span in find_spans(text)}
+    found = {text[span.start : span.end] for span in SpanFinder(text).spans()}
 
     assert {name, "IL-2", "anti-IL-2", "D-glucosamine"} <= found
     assert find_abbreviations(text) == []

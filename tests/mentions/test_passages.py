@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import tracemalloc
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from effort import examples
-from exact_linker import KNOWN, Everything, Names, annotate_batch, found, mentions
+from exact_linker import KNOWN, Everything, Names, annotate, annotate_batch, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant import Candidate, Link, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate, annotate_blocks
+from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, SpanCandidate, annotate_blocks, select
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
-from pearl_qdrant.linking.mention_detection.selection import SpanCandidate, select
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span, as_name, character_classes, split_words
 from pearl_qdrant.linking.options import AnnotateOptions
 
@@ -94,28 +94,6 @@ def test_a_line_end_does_not_end_a_name_and_the_longer_span_wins() -> None:
     assert [r.link.entity_id for r in kept] == ["a", "b"]
 
 
-def test_letter_case_tells_names_from_words() -> None:
-    """In text with capitals, `nature` is not the journal. If a base capitalises all its names, lower-case words still
-    match. Of entities that differ only by a capital letter, the one spelled like the mention is linked.
-    """
-    names = Names([("Nature", "journal"), ("stone", "stone"), ("water", "water")])
-
-    assert found(annotate(names, "He loves nature and a stone in the water of Nature.")) == [
-        ("stone", "stone"),
-        ("water", "water"),
-        ("Nature", "journal"),
-    ]
-    names = Names([("Heart Attack", "mi"), ("Aspirin", "asa")])
-
-    assert found(annotate(names, "A heart attack is treated with aspirin.")) == [
-        ("heart attack", "mi"),
-        ("aspirin", "asa"),
-    ]
-    names = Names([("turkey", "bird"), ("Turkey", "country")])
-
-    assert found(annotate(names, "She ate turkey when in Turkey.")) == [("turkey", "bird"), ("Turkey", "country")]
-
-
 def test_invalid_arguments_of_annotate_are_refused() -> None:
     """Bytes are not text, and a threshold is a probability."""
     with pytest.raises(TypeError, match="a str or a spaCy Doc, not bytes"):
@@ -124,8 +102,6 @@ def test_invalid_arguments_of_annotate_are_refused() -> None:
         annotate(Names(KNOWN), "text", threshold=2)
     with pytest.raises(ValueError, match="on_tie is 'canonical', 'null' or 'first', not 'last'"):
         annotate(Names(KNOWN), "text", on_tie="last")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a context needs an encoder, and Names has none"):
-        annotate(Names(KNOWN), "text", context="topic")
 
 
 def test_nil_is_shown_on_request() -> None:
@@ -223,23 +199,18 @@ def test_words_cover_all_letters(text: str) -> None:
     assert {i for i, kind in enumerate(classes) if kind in "Ulo9ckhte"} <= set(covered)
 
 
-class TwoCities:
+class TwoCities(Names):
     """Two bases with a Springfield each, and one with the bird and the country."""
 
-    def link_batch(
-        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = 10, threshold: float | None = None
-    ) -> Iterator[Link]:
+    def _link(self, mention: str) -> Link:
         known = {
             "springfield": [("b", "Springfield"), ("a", "Springfield")],
             "turkey": [("a", "turkey"), ("b", "Turkey")],
         }
-        for mention in mentions:
-            found = known.get(mention.lower(), [])
-            candidates = tuple(
-                Candidate("1", kb, name, name, score=1.0, probability=0.48, tie=True) for kb, name in found
-            )
-            reason = NilReason.AMBIGUOUS if found else NilReason.NO_CANDIDATES
-            yield Link(mention, None, None, None, reason, candidates)
+        found = known.get(mention.lower(), [])
+        candidates = tuple(Candidate("1", kb, name, name, score=1.0, probability=0.48, tie=True) for kb, name in found)
+        reason = NilReason.AMBIGUOUS if found else NilReason.NO_CANDIDATES
+        return Link(mention, None, None, None, reason, candidates)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +218,7 @@ class TwoCities:
 )
 def test_a_broken_tie_names_the_base(text: str, kb: str) -> None:
     """Whether the first id or letter case breaks a tie, the link names the base of the entity."""
-    (annotation,) = annotate(TwoCities(), text, on_tie="first")
+    (annotation,) = annotate(TwoCities(()), text, on_tie="first")
 
     assert (annotation.link.entity_id, annotation.link.kb) == ("1", kb)
 
@@ -280,7 +251,7 @@ def test_a_book_is_annotated_as_its_chapters_are() -> None:
     options = AnnotateOptions()
     assert len(list(read_blocks(BOOK, options))) > len(BOOK) / MOST > 5
 
-    found = annotate(BASE, BOOK, options)
+    found = annotate(BASE, BOOK)
 
     assert all(BOOK[one.start : one.end] == one.text for one in found)
     in_chapter = [one for one in found if one.start >= BOOK.index("Chapter")]
@@ -334,13 +305,16 @@ def test_progress_counts_bytes_of_what_is_done() -> None:
 
 def test_a_context_breaks_a_tie(shipped: Encoder) -> None:
     """The context chooses between entities with the same name; without it the mention is skipped."""
-    names = Names([("Mercury", "smallest planet of the solar system"), ("Mercury", "British singer of a rock band")])
+    names: Any = Names(
+        [("Mercury", "smallest planet of the solar system"), ("Mercury", "British singer of a rock band")]
+    )
+    names.encoder = shipped
     text = "A film about Mercury is out."
 
     def about(context: str) -> list[tuple[str, str | None]]:
-        return found(annotate(names, text, context=context, encoder=shipped))
+        return found(annotate(names, text, context=context))
 
-    assert annotate(names, text, encoder=shipped) == []
+    assert annotate(names, text) == []
     assert about("astronomy, planets and stars") == [("Mercury", "smallest planet of the solar system")]
     assert about("rock music and its singers") == [("Mercury", "British singer of a rock band")]
     assert about("\U0001f5de") == []

@@ -14,9 +14,8 @@ import pytest
 from resolution_names import LetterEncoder
 
 from pearl_qdrant.errors import FormatError, OptionError
-from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.ngrams import IdfTable, fold_name
 from pearl_qdrant.resolution import Decision, NameRecord, Resolution, resolve
 from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names
 from pearl_qdrant.resolution.pairs import comparison

@@ -14,7 +14,7 @@ from edge_cases import copy_files
 
 from pearl_qdrant import Entity
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest, name_points, names_of
 from pearl_qdrant.store.server.store import ServerStore

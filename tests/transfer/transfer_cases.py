@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from edge_cases import manifest_of, many
 
-from pearl_qdrant.lexical.idf import IdfTable
+from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import Manifest

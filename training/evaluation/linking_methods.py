@@ -35,8 +35,7 @@ from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, NamedEntity, NameOwners, make_mentions
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import Calibration
-from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.model import Calibration, ScoredMention
 from pearl_qdrant.linking.ranking.scoring import decide
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.open import open_store

@@ -8,6 +8,7 @@ from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.calibration.calibrate import (
+        CalibrationData,
         CollectionFit,
         Label,
         adapt_collection,
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
         read_pairs,
     )
 
-__all__ = ["CollectionFit", "Label", "adapt_collection", "calibrate_collection", "choose_to_label", "read_pairs"]
+__all__ = [
+    "CalibrationData",
+    "CollectionFit",
+    "Label",
+    "adapt_collection",
+    "calibrate_collection",
+    "choose_to_label",
+    "read_pairs",
+]
 
 __getattr__, __dir__ = lazy_exports(__name__)

@@ -56,14 +56,6 @@ def read_pairs(path: Path) -> list[Label]:
     return list(dict.fromkeys(Label(one.mention, one.entity_id) for one in read_labelled(path)))
 
 
-def with_learned(collection: Collection, labels: Sequence[Label]) -> list[Label]:
-    """Labels, and the mentions that a collection learned or accepted and whose entity it still has; each once."""
-    pairs = learned_pairs(collection)
-    unknown = unknown_ids(collection, {entity_id for _, entity_id in pairs if entity_id is not None})
-    learned = [Label(mention, entity_id) for mention, entity_id in pairs if entity_id not in unknown]
-    return list(dict.fromkeys([*labels, *learned]))
-
-
 MAX_ENTITIES = 5000  # size of the random sample of entities that mentions are made from
 
 
@@ -244,46 +236,70 @@ class CollectionFit:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CalibrationData:
+    """What a calibration is fitted to, where pairs alone do not say it.
+
+    Attributes:
+        labels: Mentions with their entities, or a file of them (`read_pairs`); None for mentions made from the names of
+            the base.
+        learned: Whether mentions that the collection learned or accepted are labels, too.
+        nil_share: Expected share of NIL mentions, in [0, 1). By default the share in the labels, or 0.2 if they have
+            none.
+        seed: Seed of the random draws.
+    """
+
+    labels: str | os.PathLike[str] | Sequence[Label] | None = None
+    learned: bool = False
+    nil_share: float | None = None
+    seed: int = 0
+
+    def read(self, collection: Collection) -> Sequence[Label] | None:
+        """The labels, each once, of entities that the collection has where it learned them. Raises FormatError if the
+        file cannot be read.
+        """
+        given = read_pairs(Path(self.labels)) if isinstance(self.labels, (str, os.PathLike)) else self.labels
+        if not self.learned:
+            return given
+        pairs = learned_pairs(collection)
+        unknown = unknown_ids(collection, {entity_id for _, entity_id in pairs if entity_id is not None})
+        learned = [Label(mention, entity_id) for mention, entity_id in pairs if entity_id not in unknown]
+        return list(dict.fromkeys([*(given or ()), *learned]))
+
+
 def calibrate_collection(
     collection: str,
-    labels: str | os.PathLike[str] | Sequence[Label] | None = None,
+    labels: CalibrationData | str | os.PathLike[str] | Sequence[Label] | None = None,
     *,
     store: StoreLike = None,
     model: str | None = None,
     device: str = DEFAULT_DEVICE,
     precision: float | None = None,
-    nil_share: float | None = None,
     dry_run: bool = False,
     force: bool = False,
-    seed: int = 0,
-    learned: bool = False,
 ) -> CollectionFit:
     """Fit a calibration and store it in the collection, as `pearl-qdrant calibrate` does.
 
     Args:
-        labels: Mentions with their entities, or a file of them (`read_pairs`); None for mentions made from the
-            names of the base.
+        labels: Mentions with their entities, or a file of them, or a record with these and more; None for mentions made
+            from the names of the base.
         store, device: As in `EntityLinker.open`.
         model: Replaces the model that the collection names, for example if its folder moved.
-        precision, nil_share, seed: As for `calibrate`.
+        precision: As for `calibrate`.
         dry_run: Whether to skip storing.
         force: Whether to store a calibration that makes it worse, too.
-        learned: Whether mentions that the collection learned or accepted are labels, too.
 
     Raises:
         CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
         WorseCalibrationError: If it makes it worse, and neither `dry_run` nor `force` is set. Nothing is stored then.
         CalibrationError, ValueError: As for `calibrate`.
     """
-    given = read_pairs(Path(labels)) if isinstance(labels, (str, os.PathLike)) else labels
+    data = labels if isinstance(labels, CalibrationData) else CalibrationData(labels)
     with use_store(store) as opened:
         target = opened.open(collection)
-        if learned:
-            given = with_learned(target, given or ())
         manifest = target.manifest
         encoder = encoder_of(manifest, model, device=device)
-        found = calibrate(opened, target, encoder, given, precision=precision, nil_share=nil_share, seed=seed)
-        found = replace(found, replaced=manifest.calibration)
+        found = replace(calibrate(opened, target, encoder, data, precision), replaced=manifest.calibration)
         if found.is_worse and not (dry_run or force):
             raise WorseCalibrationError(found)
         if not dry_run:
@@ -372,26 +388,21 @@ def calibrate(
     store: Store,
     collection: Collection,
     encoder: Encoder,
-    labels: Sequence[Label] | None = None,
-    *,
+    data: CalibrationData,
     precision: float | None = None,
-    nil_share: float | None = None,
-    seed: int = 0,
 ) -> CollectionFit:
     """Fit a calibration without storing it. Raises CalibrationError if there are too few mentions, an id is unknown, no
     threshold reaches the precision, or the collection is not loaded completely; ValueError if `precision` or
     `nil_share` is out of range.
 
     Args:
-        labels: Mentions with their entities; None for mentions made from the names of the base.
         precision: Target precision of links, in (0, 1). None: the default threshold of the fitted probabilities, which
             answers most mentions rightly; for mentions made from the base 0.95, of which most are easy.
-        nil_share: Expected share of NIL mentions, in [0, 1). By default the share in the labels, or 0.2 if they have
-            none.
     """
+    labels, nil_share = data.read(collection), data.nil_share
     wanted = DEFAULT_PRECISION if precision is None and labels is None else precision
     _check_arguments(collection, wanted, nil_share)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(data.seed)
     control = from_names(collection, rng)
     known = control if labels is None else from_labels(collection, labels, nil_share, rng)
     if labels is None:

@@ -19,14 +19,20 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, Calibration, RankingModel
-from pearl_qdrant.linking.ranking.scored import ScoredMention
+from pearl_qdrant.linking.ranking.model import (
+    FEATURES,
+    NIL_FEATURES,
+    Calibration,
+    FloatArray,
+    RankingModel,
+    ScoredMention,
+)
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY, best_first
+from pearl_qdrant.linking.state import Overrides
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.protocol import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
 
-FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 N_BINS, N_RESAMPLES = 15, 500
 
@@ -324,7 +330,7 @@ def score_held_out(
         excludes = held_out[number].excludes
         return excludes is not None and excludes(point)
 
-    linker = EntityLinker(store, [collection], encoder, model=model)
+    linker = EntityLinker(store, [collection], encoder, Overrides(model=model))
     return linker.score_batch([one.mention for one in held_out], limit=limit, exclude=exclude)
 
 

@@ -36,7 +36,6 @@ import numpy.typing as npt
 from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.calibration.metrics import (
     Answers,
-    FloatArray,
     IntArray,
     Reliability,
     Samples,
@@ -52,6 +51,7 @@ from pearl_qdrant.linking.ranking.model import (
     SIGNS,
     UNFITTED,
     Calibration,
+    FloatArray,
     RankingModel,
     all_margins,
 )

@@ -44,12 +44,11 @@ from pearl_qdrant.linking.documents.model import (
     DocumentMention,
     DocumentModel,
     EntityKey,
-    FloatArray,
     best_of_open,
-    log_sum_exp,
 )
 from pearl_qdrant.linking.documents.word_types import TYPES
 from pearl_qdrant.linking.mentions import clean_mention
+from pearl_qdrant.linking.ranking.model import FloatArray, log_sum_exp
 from pearl_qdrant.records import LINKS_FIELD
 from pearl_qdrant.store.schema import NamePoint
 

@@ -25,7 +25,6 @@ from pearl_qdrant.linking.documents.model import (
     DocumentModel,
     Setting,
     document_mention,
-    log_sum_exp,
     shipped_document_model,
 )
 from pearl_qdrant.linking.documents.word_types import Words, word_types
@@ -36,7 +35,7 @@ from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, Passage, re
 from pearl_qdrant.linking.mention_detection.spans import as_name
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.model import ScoredEntity, ScoredMention, log_sum_exp
 from pearl_qdrant.linking.ranking.scoring import in_order
 from pearl_qdrant.records import Annotation
 

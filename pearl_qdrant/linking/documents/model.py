@@ -51,8 +51,7 @@ import numpy.typing as npt
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.mentions import clean_mention
-from pearl_qdrant.linking.ranking.model import in_order
-from pearl_qdrant.linking.ranking.scored import ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.model import ScoredEntity, ScoredMention, in_order, log_sum_exp
 from pearl_qdrant.linking.ranking.scoring import BONUS
 from pearl_qdrant.records import LearnedCount
 
@@ -96,13 +95,12 @@ class DocumentModel:
     decision: FloatArray
 
     @classmethod
-    def from_json(cls, text: str) -> DocumentModel:
-        """Read coefficients by name; missing ones are 0. Raises ValueError if a name is unknown."""
-        loaded = json.loads(text)
-        return cls(in_order(loaded["features"], FEATURES), in_order(loaded["decision"], NIL_FEATURES))
+    def from_names(cls, features: Mapping[str, float], decision: Mapping[str, float]) -> DocumentModel:
+        """Coefficients by name; missing ones are 0. Raises ValueError if a name is unknown."""
+        return cls(in_order(features, FEATURES), in_order(decision, NIL_FEATURES))
 
     def by_name(self) -> dict[str, dict[str, float]]:
-        """The coefficients by name, in the form that `from_json` reads."""
+        """The coefficients by name, as `from_names` takes them."""
         return {
             "features": dict(zip(FEATURES, self.features.tolist(), strict=True)),
             "decision": dict(zip(NIL_FEATURES, self.decision.tolist(), strict=True)),
@@ -147,7 +145,7 @@ def shipped_document_model(setting: Setting = "coherence", *, learned_share: flo
 @lru_cache(maxsize=8)
 def _shipped(name: str) -> DocumentModel:
     loaded = json.loads(files(__package__).joinpath("documents.json").read_text("utf-8"))
-    return DocumentModel.from_json(json.dumps(loaded[name]))
+    return DocumentModel.from_names(**loaded[name])
 
 
 MOST_CERTAIN = 6.0  # logits beyond which the decision of the ranking model counts for no more
@@ -247,9 +245,3 @@ def best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[in
         return []
     best: list[int] = np.argsort(-probabilities, kind="stable")[:BEST].tolist()
     return best
-
-
-def log_sum_exp(logits: FloatArray) -> float:
-    """log(sum(exp(logits))) of at least one logit."""
-    highest = float(logits.max())
-    return highest + math.log(float(np.exp(logits - highest).sum()))

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.words import english_words
-from pearl_qdrant.linking.documents.model import FloatArray
+from pearl_qdrant.linking.ranking.model import FloatArray
 from pearl_qdrant.store.schema import NamePoint
 
 TYPES = ("PERSON", "ORG", "GPE", "LOC", "FAC", "NORP", "EVENT", "WORK_OF_ART", "PRODUCT", "LANGUAGE")

@@ -41,8 +41,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.learned.ledger import BatchKind, LearnedBatch, LearnedRow, Ledger, append_batch, read_ledger
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import FEATURES, Calibration
-from pearl_qdrant.linking.ranking.scored import MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.linking.ranking.model import FEATURES, Calibration, MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.linking.ranking.scoring import BONUS, decide
 from pearl_qdrant.records import LearnedCount, Link
 from pearl_qdrant.store.protocol import Collection

@@ -2,45 +2,52 @@
 
 Candidate spans come from the shapes of words (`spans.py`) or from the caller (`blocks.py`). Abbreviations that the
 passage defines are looked up by their long form (`abbreviations.py`). Each distinct string is linked once, and the most
-probable spans are kept (`selection.py`).
+probable spans are kept.
+
+A linker's probability holds for strings that are worth linking. Most spans of running text are not mentions, and their
+share depends on the shape of the span. So the odds of a link are multiplied by a factor of the shape,
+but for several words that are exactly a name of the base, and for a name in another spelling or number:
+
+    odds = p / (1 - p) * exp(shift[shape]),   probability = odds / (1 + odds)
+
+Among overlapping spans, the set with the highest sum of weights is kept (weighted interval scheduling, by dynamic
+programming over the ends): weight = probability^4 * words. So the longer one of two equally probable spans wins, and
+two probable spans win over a less probable one. A span inside one that is exactly a name does not compete at all.
+
+Two things separate entities with the same name: letter case, where the base spells only one of them that way (`turkey`
+the bird, `Turkey` the country), and a context that the caller gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mention_detection import selection
+from pearl_qdrant.lexical.keys import name_keys
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
-from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, finished, read_blocks, take_blocks
-from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
+from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
+from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, is_date, is_whole, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
-from pearl_qdrant.linking.mention_detection.spans import Shape, Span, as_name, find_spans
-from pearl_qdrant.linking.options import AnnotateOptions
-from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie
+from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from pearl_qdrant.linking.options import AnnotateKeywords
+    from pearl_qdrant.linking.state import LinkerState
 
 PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE = 32, 20_000
 """Passages, or long ones' characters, linked together: a few thousand strings, enough to fill the encoder's batches."""
 
 MAX_EXPANDED = 500
 """Characters of a span with its short forms expanded. A longer one is not a name, but many definitions in a row."""
-
-
-class BatchLinker(Protocol):
-    """Links many strings; `EntityLinker` is one."""
-
-    def link_batch(
-        self, mentions: Iterable[str], *, types: Sequence[str] = (), limit: int = ..., threshold: float | None = None
-    ) -> Iterator[Link]: ...
 
 
 class _Lookup(NamedTuple):
@@ -52,78 +59,51 @@ class _Lookup(NamedTuple):
 
 
 class _Passage(NamedTuple):
-    """A block of a text, the lookups of its spans, and the places of short forms that the text defines."""
+    """A block of a text with its words, None where its spans are given, the lookups of its spans, and the places of
+    short forms that the text defines.
+    """
 
     block: Block
+    finder: SpanFinder | None
     lookups: list[_Lookup]
     uses: Sequence[Use]
 
-    @property
-    def text(self) -> str:
-        return self.block.text
-
-
-def annotate(
-    linker: BatchLinker,
-    text: str | DocLike,
-    options: AnnotateOptions | None = None,
-    *,
-    spans: Iterable[GivenSpan] | None = None,
-    encoder: Encoder | None = None,
-    **keywords: Unpack[AnnotateKeywords],
-) -> list[Annotation]:
-    """Find the mentions of a passage, or a spaCy `Doc`, and link them, in the order of the text.
-
-    Known places of mentions (`blocks.GivenSpan`) are all used, overlapping ones too; with `include_nil`, but not
-    `assertions`, there is one annotation for each, in their order. The context is encoded by `linker.encoder` by
-    default. Raises ValueError if a span is outside the text, an option is out of range, or a context has no encoder.
-    """
-    chosen = (options or AnnotateOptions()).updated(**keywords)
-    blocks = read_blocks(text, chosen, spans)
-    return [one for found in annotate_blocks(linker, blocks, chosen, encoder=encoder) for one in found]
-
 
 def annotate_blocks(
-    linker: BatchLinker, blocks: Iterable[Block], options: AnnotateOptions, *, encoder: Encoder | None = None
+    linker: LinkerState, blocks: Iterable[Block], options: AnnotateOptions
 ) -> Iterator[list[Annotation]]:
-    """The annotations of blocks of texts, in order; a few are linked together."""
-    choose: selection.Choose | None = None
-    if options.context is not None:
-        encoder = encoder or getattr(linker, "encoder", None)
-        if encoder is None:
-            raise ValueError(f"a context needs an encoder, and {type(linker).__name__} has none: pass one as encoder=")
-        choose = selection.ContextChooser(options.context, encoder)
-
-    def stream() -> Iterator[list[Annotation]]:
-        remaining = iter(blocks)
-        while group := take_blocks(remaining, PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE):
-            yield from _annotate_group(linker, [_prepare(block) for block in group], options, choose)
-
-    return stream()
+    """The annotations of blocks of texts, in order; a few are linked together. Given spans (`blocks.GivenSpan`) are all
+    used, overlapping ones too; with `include_nil`, but not `assertions`, there is one annotation for each, in their
+    order.
+    """
+    choose = None if options.context is None else ContextChooser(options.context, linker.encoder)
+    remaining = iter(blocks)
+    while group := take_blocks(remaining, PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE):
+        yield from _annotate_group(linker, [_prepare(block) for block in group], options, choose)
 
 
 def _prepare(block: Block) -> _Passage:
     """The spans of a block and the strings to look them up by."""
     text, uses = block.text, find_uses(block.text, block.abbreviations)
+    finder = SpanFinder(text) if block.spans is None else None
     lookups = []
-    spans = _candidate_spans(text, block.abbreviations, uses) if block.spans is None else block.spans
-    for span in spans:
+    for span in block.spans or () if finder is None else _candidate_spans(finder, block.abbreviations, uses):
         expanded, is_abbreviated = expand(text, span.start, span.end, uses)
         if block.spans is None and len(expanded) > MAX_EXPANDED:
             continue
         lookups.append(_Lookup(span, as_name(expanded), is_abbreviated))
-    return _Passage(block, lookups, uses)
+    return _Passage(block, finder, lookups, uses)
 
 
-def _candidate_spans(text: str, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> list[Span]:
+def _candidate_spans(finder: SpanFinder, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> list[Span]:
     """Spans by shape, plus the short and long forms that the passage defines; no span cuts a short form."""
-    used = [(use.start, use.end) for use in uses]
+    text, used = finder.text, [(use.start, use.end) for use in uses]
     long_forms = ((a.long_start, a.long_start + len(a.long)) for a in abbreviations)
     defined = {*used, *((start, end) for start, end in long_forms if start >= 0 and end <= len(text))}
     within = _offsets_within(uses)
     found = [
         span
-        for span in find_spans(text)
+        for span in finder.spans()
         if (span.start, span.end) not in defined and span.start not in within and span.end not in within
     ]
     certain = [Span(start, end, Shape.DEFINED, len(text[start:end].split())) for start, end in defined]
@@ -136,14 +116,14 @@ def _offsets_within(uses: Sequence[Use]) -> set[int]:
 
 
 def _annotate_group(
-    linker: BatchLinker, passages: Sequence[_Passage], options: AnnotateOptions, choose: selection.Choose | None
+    linker: LinkerState, passages: Sequence[_Passage], options: AnnotateOptions, choose: Choose | None
 ) -> Iterator[list[Annotation]]:
     """Link the distinct strings of some passages together, then select the annotations of each passage."""
-    # A linker that does not say how its base writes names: as proper names or in small letters.
-    case: NameCase = getattr(linker, "name_case", NameCase)()
-    is_open = [passage for passage in passages if passage.block.spans is None]
-    _drop_impossible(linker, is_open, options)
-    _add_name_windows(linker, is_open, options, case)
+    case = linker.name_case()
+    is_open = [passage for passage in passages if passage.finder is not None]
+    if not options.include_nil and options.common_words != "all":
+        _drop_impossible(linker, is_open, options.types)
+    _add_name_windows(linker, is_open, options.types, case)
     queries: dict[tuple[str, ...], dict[str, None]] = {}
     for passage in passages:
         for lookup in passage.lookups:
@@ -152,90 +132,389 @@ def _annotate_group(
     link_of: dict[tuple[tuple[str, ...], str], Link] = {}
     for types, some in queries.items():
         # Without a threshold: it applies to spans, whose probability also depends on their shape.
-        links = linker.link_batch(list(some), types=types, limit=DEFAULT_LIMIT, threshold=0.0)
+        links = linker.links(some, LinkOptions(types, limit=DEFAULT_LIMIT, threshold=0.0))
         for query, link in zip(some, links, strict=True):
             # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
-            is_used = max(selection.probability_of(link), selection.LOWEST) >= least or selection.is_name(link)
+            is_used = max(probability_of(link), LOWEST) >= least or is_name(link)
             link_of[types, query] = link if is_used else replace(link, candidates=())
-    decide = partial(
-        selection.decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose
-    )
+    decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
         found = []
         for one in _select_spans(passage, _span_candidates(passage, link_of, case, options), options):
             link, start, end = decide(one.link), one.span.start, one.span.end
             if options.include_nil or link.entity_id is not None:
-                found.append(Annotation(passage.text[start:end], start, end, link, one.long_form))
+                found.append(Annotation(passage.block.text[start:end], start, end, link, one.long_form))
         yield finished(passage.block, found, options)
 
 
-def _drop_impossible(linker: BatchLinker, is_open: Sequence[_Passage], options: AnnotateOptions) -> None:
-    """Drop what cannot be a name of the base, if the linker can say so: most of a text, which is not linked then."""
-    possible_names = getattr(linker, "possible_names", None)
-    if possible_names is None or options.include_nil or options.common_words == "all":
-        return
+def _drop_impossible(linker: LinkerState, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
+    """Drop what cannot be a name of the base: most of a text, which is not linked then."""
     written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
-    possible = possible_names(written, types=options.types)
+    possible = linker.possible_names(written, types=types)
     for passage in is_open:
         passage.lookups[:] = [
             one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible
         ]
 
 
-def _add_name_windows(
-    linker: BatchLinker, is_open: Sequence[_Passage], options: AnnotateOptions, case: NameCase
-) -> None:
-    """Add the spans that are names of the base as written, if the linker can look names up."""
-    known_names = getattr(linker, "known_names", None)
-    if known_names is None:
-        return
-    known_spellings = getattr(linker, "known_spellings", None)
+def _add_name_windows(linker: LinkerState, is_open: Sequence[_Passage], types: Sequence[str], case: NameCase) -> None:
+    """Add the spans that are names of the base as written."""
     windows = find_name_windows(
-        [passage.text for passage in is_open],
-        partial(known_names, types=options.types),
+        [passage.finder for passage in is_open if passage.finder is not None],
+        partial(linker.known_names, types=types),
+        partial(linker.known_spellings, types=types),
         without=[{(lookup.span.start, lookup.span.end) for lookup in passage.lookups} for passage in is_open],
         case=case,
-        known_spellings=partial(known_spellings, types=options.types) if known_spellings is not None else None,
     )
     for passage, spans in zip(is_open, windows, strict=True):
         within = _offsets_within(passage.uses) if spans else set()
         for span in spans:
             if span.start not in within and span.end not in within:
-                query = as_name(passage.text[span.start : span.end])
+                query = as_name(passage.block.text[span.start : span.end])
                 passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
 
 
 def _span_candidates(
     passage: _Passage, link_of: Mapping[tuple[tuple[str, ...], str], Link], case: NameCase, options: AnnotateOptions
-) -> list[selection.SpanCandidate]:
+) -> list[SpanCandidate]:
     """The spans of a passage, each with its link, by types and string, and its probability of being a mention."""
     candidates = []
     for lookup in passage.lookups:
         span, link = lookup.span, link_of[options.types_of(lookup.span.label), lookup.query]
-        is_exact = selection.is_name(link)
+        is_exact = is_name(link)
         long_form = lookup.query if lookup.is_abbreviated else None
         allowed = partial(
             may_mention, span, lookup.query, case=case, is_exact=is_exact, common_words=options.common_words
         )
-        by_case = selection.break_by_case(link, allowed) if link.candidates else link
+        by_case = break_by_case(link, allowed) if link.candidates else link
         if by_case is None:
-            candidates.append(selection.SpanCandidate(span, link, 0.0, long_form))
+            candidates.append(SpanCandidate(span, link, 0.0, long_form))
             continue
         best = next((c for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
         writing = case.writing_of(best) if best is not None else Writing.PROPER
-        probability = selection.span_probability(span, by_case, is_exact=is_exact)
-        candidates.append(selection.SpanCandidate(span, by_case, probability, long_form, is_exact, writing))
+        probability = span_probability(span, by_case, is_exact=is_exact)
+        candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact, writing))
     return candidates
 
 
 def _select_spans(
-    passage: _Passage, candidates: Sequence[selection.SpanCandidate], options: AnnotateOptions
-) -> list[selection.SpanCandidate]:
+    passage: _Passage, candidates: Sequence[SpanCandidate], options: AnnotateOptions
+) -> list[SpanCandidate]:
     """The spans to return, in the order of the text; of given spans all, in the caller's order."""
     threshold = options.least_probability
     if passage.block.spans is not None:
-        return [c if c.probability >= threshold else replace(c, link=selection.as_nil(c.link)) for c in candidates]
-    kept = selection.select(candidates, threshold=threshold, nested=options.nested)
+        return [c if c.probability >= threshold else replace(c, link=as_nil(c.link)) for c in candidates]
+    kept = select(candidates, threshold=threshold, nested=options.nested)
     if options.include_nil:
-        kept += selection.select_nil(candidates, kept)
+        kept += select_nil(candidates, kept)
     return sorted(kept, key=lambda c: (c.span.start, -c.span.end))
+
+
+Choose = Callable[[Sequence[Candidate]], Candidate | None]  # chooses one of several tied candidates, or None
+
+
+class ContextChooser:
+    """Chooses the candidate whose description and types are closest to a context, which may be any text."""
+
+    def __init__(self, context: str, encoder: Encoder) -> None:
+        self._encoder = encoder
+        encoded = encoder.encode([context.encode("utf-8", "replace").decode()])  # a shell may pass invalid bytes
+        self._vector = encoded.vectors[0] if encoded.encodable[0] else None
+
+    def __call__(self, candidates: Sequence[Candidate]) -> Candidate | None:
+        """The closest candidate; None if the context has no vector, or several candidates are equally close."""
+        if self._vector is None:
+            return None
+        cosines = self._encoder.encode([_description(c) for c in candidates]).vectors @ self._vector
+        order = cosines.argsort()[::-1]
+        # Two cosines of the same text differ by rounding.
+        return None if cosines[order[0]] - cosines[order[1]] <= 1e-6 else candidates[int(order[0])]
+
+
+def _description(candidate: Candidate) -> str:
+    """Description and types of an entity as one phrase; the name is the same for all tied entities and is omitted."""
+    types = ", ".join(candidate.kb_types or candidate.types)
+    return f"{candidate.description}, {types}" if candidate.description else f"{candidate.canonical_name}, {types}"
+
+
+def namesakes(link: Link) -> list[Candidate]:
+    """The candidates that are tied, or have the name of the best one up to case and punctuation; empty for one."""
+    if link.nil_reason is NilReason.AMBIGUOUS:
+        return [c for c in link.candidates if c.tie]
+    if link.entity_id is None or len(link.candidates) < 2:
+        return []
+    best, *others = link.candidates
+    lowered = best.name.casefold()
+    # C++ is not C. Folding names takes time, and most links of a passage are not by a rule.
+    folded = fold_name(best.name) if lowered != link.mention.casefold() and link.rule is not None else ""
+    same = [c for c in others if c.tie or c.name.casefold() == lowered or (folded and fold_name(c.name) == folded)]
+    return [best, *same] if same else []
+
+
+def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | None:
+    """The link to an entity that letter case allows: one spelled like the mention, else the first allowed one; None if
+    none of the entities with the best name is allowed.
+    """
+    same = namesakes(link)
+    possible = [c for c in same or link.candidates[:1] if allowed(c)]
+    if not possible or not same:
+        return link if possible else None
+    same_case = [c for c in possible if c.name == link.mention]
+    chosen = same_case if len(same_case) == 1 and link.entity_id is None else possible
+    is_decided = len(chosen) == len(same) or any((c.kb, c.entity_id) == (link.kb, link.entity_id) for c in chosen)
+    if is_decided or (len(chosen) > 1 and link.entity_id is None):
+        return link
+    return replace(_linked_to(link, chosen[0]), probability=min(1.0, sum(c.probability or 0.0 for c in same)))
+
+
+def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Choose | None = None) -> Link:
+    """A link made without a threshold as `on_tie` wants it where several entities have the name; any other unchanged.
+    `choose` chooses one of the entities before `on_tie` counts, or None.
+    """
+    same = namesakes(link)
+    if not same:
+        return link
+    if choose is not None and (chosen := choose(same)) is not None:
+        return _linked_to(link, chosen)
+    if on_tie == "first":
+        return link if link.entity_id is not None else _linked_to(link, min(same, key=lambda c: (c.kb, c.entity_id)))
+    if on_tie == "canonical" and (link.probability or 0.0) >= threshold:
+        return link
+    return _nil(link, NilReason.AMBIGUOUS)
+
+
+def _linked_to(link: Link, chosen: Candidate) -> Link:
+    """The link to one of the candidates, with the probability that it has among them."""
+    return replace(
+        link,
+        entity_id=chosen.entity_id,
+        canonical_name=chosen.canonical_name,
+        probability=chosen.probability,
+        nil_reason=None,
+        kb=chosen.kb,
+    )
+
+
+SHIFT = {Shape.MIXED: -0.5, Shape.UNCASED: -1.0, Shape.LOWER: -1.0, Shape.PIECE: -1.0, Shape.PART: -2.0}
+"""Log odds of being a mention, relative to a capitalised name and the other shapes. Chosen on the development half of
+`benchmarks/passages.txt`; half a unit more or less changes F1 there by half a point at most."""
+
+_JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"))
+"""A span that no base contains and that has one of these words is more probably two names than one."""
+
+_BEFORE_NAME = re.compile(r"an?|the|[\W\d]+")
+LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
+
+
+@dataclass(frozen=True, slots=True)
+class SpanCandidate:
+    """A span that may be a mention, with its link."""
+
+    span: Span
+    link: Link  # the link of its string, made without a threshold
+    probability: float  # probability that the span mentions the entity of the link, in [0, 1]
+    long_form: str | None = None  # the string that was looked up in place of the text, if the passage defines one
+    is_exact: bool = False  # whether the string is a name of the entity, up to case, accents and punctuation
+    writing: Writing = Writing.PROPER
+
+    @property
+    def weight(self) -> float:
+        """Value in the selection of overlapping spans; the words of an exact phrase do not meet by chance."""
+        return (1.0 if self.is_phrase else self.probability) ** 4 * self.span.n_words
+
+    @property
+    def is_phrase(self) -> bool:
+        """Whether it is exactly a name of several words."""
+        return self.is_exact and self.span.n_words > 1
+
+
+def probability_of(link: Link) -> float:
+    """Probability that the entity, or one of those with its name, is right; 0 without candidates."""
+    same = namesakes(link)
+    return min(1.0, math.fsum(c.probability or 0.0 for c in same)) if same else link.probability or 0.0
+
+
+def is_name(link: Link) -> bool:
+    """Whether the linked string is, folded, the name of the best candidate, or was learned as one."""
+    if not link.candidates:
+        return False
+    best, mention = link.candidates[0], link.mention
+    if any(one.entity_id == best.entity_id and one.as_written for one in link.learned):
+        return True
+    return best.name == mention or (fold_name(best.name) == fold_name(mention) != "")
+
+
+def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float:
+    """The probability that a span mentions the entity of its link, in [0, 1]; `is_exact`: it is the entity's name."""
+    probability = min(max(probability_of(link), LOWEST), _HIGHEST)
+    log_odds = math.log(probability / (1 - probability))
+    names = [link.mention, *(candidate.name for candidate in link.candidates[:1])]
+    # The best name in another spelling or number: cardiomyopathy, Cardiomyopathies.
+    is_variant = not is_exact and len(names) > 1 and len({name_keys(fold_name(name))[1] for name in names}) == 1
+    if not (span.n_words > 1 if is_exact else is_variant):
+        log_odds += SHIFT.get(span.shape, 0.0)
+    return 1 / (1 + math.exp(-log_odds))
+
+
+def select(candidates: Sequence[SpanCandidate], *, threshold: float, nested: bool = False) -> list[SpanCandidate]:
+    """The best spans, in the order of the text, of at least this probability; none overlap unless `nested` is set. Then
+    the best spans inside the best spans are returned, too, and so on, with other entities than those around them.
+    """
+    probable = [c for c in candidates if c.probability >= threshold and c.link.candidates]
+    kept = outer = _best(probable, ())
+    while nested and outer:
+        probable = _inside(probable, outer)
+        outer = _best(probable, [c.span for c in kept])
+        kept = kept + outer
+    return sorted(kept, key=lambda c: (c.span.start, -c.span.end))
+
+
+def _best(probable: Sequence[SpanCandidate], around: Sequence[Span]) -> list[SpanCandidate]:
+    """The best ones that do not overlap and are no pieces of longer names, but of the spans around them."""
+    best = _whole(_without_redundant(probable), around)
+    best = _best_disjoint(_without_parts(best))
+    while len(whole := _whole(best, around)) < len(best):
+        best = whole
+    return best
+
+
+def _whole(candidates: Sequence[SpanCandidate], around: Sequence[Span]) -> list[SpanCandidate]:
+    """Those that are no pieces of longer names, whose other words no other candidate has."""
+    spans = sorted([*around, *(c.span for c in candidates)], key=lambda span: span.start)
+    starts = [span.start for span in spans]
+    return [c for c in candidates if is_whole(c.span, c.writing, _beside(c.span, spans, starts))]
+
+
+def _beside(span: Span, spans: Sequence[Span], starts: Sequence[int]) -> list[Span]:
+    """Those of some spans in order that may be in the run of words of a span: beside it, or all around it."""
+    if span.run is None:
+        return []
+    first, last = span.run.words[0][0], span.run.words[-1][1]
+    near = spans[bisect_right(starts, first - MAX_CHARACTERS) : bisect_right(starts, last)]
+    return [
+        o for o in near if o.end <= span.start or span.end <= o.start or (o.start <= span.start and span.end <= o.end)
+    ]
+
+
+def _inside(candidates: Sequence[SpanCandidate], outer: Sequence[SpanCandidate]) -> list[SpanCandidate]:
+    """The candidates inside one of some spans in order that do not overlap, which have another entity than that."""
+    starts = [c.span.start for c in outer]
+    inside = []
+    for candidate in candidates:
+        around = outer[max(0, bisect_right(starts, candidate.span.start) - 1)]
+        is_inside = around.span.start <= candidate.span.start and candidate.span.end <= around.span.end
+        if is_inside and _entities(candidate.link) != _entities(around.link):
+            inside.append(candidate)
+    return inside
+
+
+def _without_parts(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
+    """Drop spans inside a longer span that is exactly a name: `heart` in `heart attack`. O(n log n)."""
+    kept = []
+    end = -1  # the last end of the names so far, all of which start at the candidate's start or before
+    for candidate in sorted(candidates, key=lambda c: (c.span.start, -c.span.end)):
+        if candidate.span.end <= end:
+            continue
+        kept.append(candidate)
+        if candidate.is_exact:
+            end = candidate.span.end
+    return kept
+
+
+def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
+    """Drop spans that link to the same entity as a better span inside or around them. "daily aspirin" links to aspirin,
+    but with a lower probability than "aspirin". "Obama" is not a separate mention within "President Obama".
+    """
+    by_entity: dict[tuple[str, str], list[SpanCandidate]] = {}
+    for candidate in candidates:
+        for entity in _entities(candidate.link):
+            by_entity.setdefault(entity, []).append(candidate)
+    redundant: set[int] = set()
+    for same in by_entity.values():
+        same.sort(key=lambda c: (c.span.start, -c.span.end))  # outer spans first
+        for i, outer in enumerate(same):
+            end = outer.span.end
+            for k in range(i + 1, len(same)):
+                inner = same[k]
+                if inner.span.start >= end:
+                    break
+                if inner.span.end <= end:
+                    redundant.add(id(outer if _is_better(inner, outer) else inner))
+    return [candidate for candidate in candidates if id(candidate) not in redundant]
+
+
+def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
+    """Whether the inner one of two spans of an entity is the mention."""
+    if outer.is_exact and inner.is_exact and outer.link.mention.lower() == f"the {inner.link.mention.lower()}":
+        is_of_name = outer.link.canonical_name == outer.link.mention
+        return outer.link.mention.startswith("the ") or not (outer.span.case_matters or is_of_name)
+    if outer.is_exact or inner.is_exact:
+        # "day pneumonia" is pneumonia, but "Jeffrey Bezos" is more than Bezos.
+        added = set(outer.link.mention.split()) - set(inner.link.mention.split())
+        is_fuller_name = outer.span.shape is Shape.NAME and all(len(word) > 1 for word in added)
+        return not outer.is_exact and (inner.is_phrase or not is_fuller_name or inner.probability > outer.probability)
+    return inner.probability > outer.probability
+
+
+def _entities(link: Link) -> tuple[tuple[str, str], ...]:
+    """Base and id of the linked entity, and of all that have its name."""
+    if same := namesakes(link):
+        return tuple(sorted((c.kb, c.entity_id) for c in same))
+    return () if link.entity_id is None else ((link.kb or "", link.entity_id),)
+
+
+def _best_disjoint(candidates: Sequence[SpanCandidate]) -> list[SpanCandidate]:
+    """Weighted interval scheduling; among equal sums, the one with fewer spans. O(n log n)."""
+    ordered = sorted(candidates, key=lambda c: (c.span.end, c.span.start))
+    ends = [c.span.end for c in ordered]
+    # best[n]: weight, and minus the number of spans, of the best selection among the first n candidates.
+    best: list[tuple[float, int]] = [(0.0, 0)]
+    n_compatible: list[int] = []  # candidates that end before each one starts
+    for i, candidate in enumerate(ordered):
+        n_before = bisect_right(ends, candidate.span.start, hi=i)
+        n_compatible.append(n_before)
+        weight, n_spans = best[n_before]
+        best.append(max(best[i], (weight + candidate.weight, n_spans - 1)))
+    # Walk back: a candidate belongs to the selection where it improved the best sum.
+    kept = []
+    i = len(ordered)
+    while i > 0:
+        if best[i] == best[i - 1]:
+            i -= 1
+        else:
+            kept.append(ordered[i - 1])
+            i = n_compatible[i - 1]
+    return kept[::-1]
+
+
+def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate]) -> list[SpanCandidate]:
+    """Names and acronyms without an entity that do not overlap the kept spans. Where they overlap, those that are names
+    of the base and no pieces of longer ones go first, then the longest.
+    """
+    taken = {offset for candidate in kept for offset in range(candidate.span.start, candidate.span.end)}
+    found = []
+    for candidate in sorted(
+        candidates, key=lambda c: (not c.is_exact or c.span.run is not None, c.span.start - c.span.end, c.span.start)
+    ):
+        span, words = candidate.span, candidate.link.mention.lower().split()
+        # No date, and without an article or a number before it.
+        is_name = span.shape in (Shape.NAME, Shape.ACRONYM) and _JOINING.isdisjoint(words)
+        is_bare = is_name and not is_date(" ".join(words))
+        may_be = span.shape in (Shape.GIVEN, Shape.DEFINED) or (
+            is_bare and (candidate.is_exact or not _BEFORE_NAME.fullmatch(words[0]))
+        )
+        if may_be and taken.isdisjoint(range(span.start, span.end)):
+            taken.update(range(span.start, span.end))
+            found.append(replace(candidate, link=as_nil(candidate.link)))
+    return found
+
+
+def as_nil(link: Link) -> Link:
+    """The link as NIL with the reason `below_threshold`, unless it already is NIL without a tie."""
+    if link.entity_id is None and link.nil_reason is not NilReason.AMBIGUOUS:
+        return link
+    return _nil(link, NilReason.BELOW_THRESHOLD)
+
+
+def _nil(link: Link, reason: NilReason) -> Link:
+    return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=reason, kb=None)

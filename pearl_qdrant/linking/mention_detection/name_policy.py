@@ -42,7 +42,7 @@ from pearl_qdrant.lexical.words import (
 )
 from pearl_qdrant.linking.mention_detection.spans import CONNECTORS, DATES, ROLES, STOP_WORDS, Shape, Span
 from pearl_qdrant.linking.options import CommonWords
-from pearl_qdrant.linking.ranking.candidate_features import PROPER_TYPES
+from pearl_qdrant.linking.ranking.scoring import PROPER_TYPES
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 

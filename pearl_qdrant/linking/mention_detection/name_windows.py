@@ -9,15 +9,11 @@ compares strings only, which costs a thousandth of a link.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 from unicodedata import is_normalized, normalize
 
-import numpy as np
-
-from pearl_qdrant.lexical.keys import key_rows, name_keys
-from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import is_common as is_frequent
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase
 from pearl_qdrant.linking.mention_detection.spans import (
@@ -29,8 +25,6 @@ from pearl_qdrant.linking.mention_detection.spans import (
     SpanFinder,
     as_name,
 )
-from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.search import chunks
 
 KnownNames = Callable[[Sequence[str]], set[str]]
 """Returns those of some strings that are names of the base, exactly as written."""
@@ -57,38 +51,6 @@ _INITIAL = "([{.#@$'+-"
 _PARAGRAPH = re.compile(r"\n\s*\n|\r(?!\n)\s*\r|[\x00-\x08\x0b\x0c\x0e-\x1f\t]")
 
 
-_NAMES_AT_ONCE, _SPELLINGS_AT_ONCE = 1000, 256  # the first takes about 5 ms in an embedded collection
-_MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
-
-
-def names_in(collections: Iterable[Collection], names: Sequence[str], types: Sequence[str] = ()) -> set[str]:
-    """Those of some strings that are names in one of the collections, letter for letter, of entities of these types."""
-    return {
-        point.name
-        for collection in collections
-        for some in chunks(names, _NAMES_AT_ONCE)
-        for point in collection.find(names=some, types=types, limit=_MAX_POINTS)
-    }
-
-
-def spelled_in(
-    collections: Iterable[Collection], dim: int, names: Sequence[str], types: Sequence[str] = (), *, n_keys: int = 2
-) -> set[str]:
-    """Those of some strings that share one of the first keys (`lexical.keys`) with a name in one of the collections."""
-    keys = [name_keys(fold_name(name)) for name in names]
-    found: set[str] = set()
-    for collection in collections:
-        for start in range(0, len(names), _SPELLINGS_AT_ONCE):
-            some = keys[start : start + _SPELLINGS_AT_ONCE]
-            no_vectors = np.zeros((len(some), dim), np.float32)
-            candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
-            for name, key, points in zip(names[start:], some, candidates, strict=False):
-                others = (name_keys(fold_name(one.point.name)) for one in points)
-                if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
-                    found.add(name)
-    return found
-
-
 class _Window(NamedTuple):
     """A run of words: number of its passage, offsets, first and last word, and the strings that it may be stored as."""
 
@@ -101,14 +63,14 @@ class _Window(NamedTuple):
 
 
 def find_name_windows(
-    texts: Sequence[str],
+    finders: Sequence[SpanFinder],
     known_names: KnownNames,
+    known_spellings: KnownNames,
     *,
     without: Sequence[set[tuple[int, int]]],
-    case: NameCase | None = None,
-    known_spellings: KnownNames | None = None,
+    case: NameCase,
 ) -> list[list[Span]]:
-    """The windows of some texts that are names of the base, in the order of their starts.
+    """The windows of some texts, cut into words, that are names of the base, in the order of their starts.
 
     Letter case may differ in three ways: the first letter at the start of a sentence; a lower-case text and a name with
     a capital first letter; or with all words capitalised. The last two do not hold for windows of common words alone,
@@ -116,18 +78,17 @@ def find_name_windows(
     Where a text has no letter case, a name with capitals inside is not known as the text writes it: `known_spellings`
     counts.
     """
-    found: list[list[Span]] = [[] for _ in texts]
+    found: list[list[Span]] = [[] for _ in finders]
     windows = (
         (finder, window)
-        for n, finder in enumerate(map(SpanFinder, texts))
-        for window in _windows(n, finder, case or NameCase())
+        for n, finder in enumerate(finders)
+        for window in _windows(n, finder, case)
         if (window.start, window.end) not in without[n]
     )
     while some := list(islice(windows, WINDOWS_AT_ONCE)):
         known = known_names(list(dict.fromkeys(form for _, window in some for form in window.forms)))
-        if known_spellings is not None:
-            others = [w.forms[0] for f, w in some if _is_bare(f, w) and known.isdisjoint(w.forms)]
-            known |= known_spellings(list(dict.fromkeys(others)))
+        others = [w.forms[0] for f, w in some if _is_bare(f, w) and known.isdisjoint(w.forms)]
+        known |= known_spellings(list(dict.fromkeys(others)))
         for finder, window in some:
             if not known.isdisjoint(window.forms):
                 found[window.passage].append(finder.span_at(window.first, window.last, window.start, window.end))

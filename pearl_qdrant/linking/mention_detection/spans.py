@@ -241,11 +241,6 @@ class Run:
     is_linked: bool
 
 
-def find_spans(text: str) -> list[Span]:
-    """All candidate spans of a text, in the order of their starts."""
-    return list(SpanFinder(text).spans())
-
-
 _END = re.compile(r"\++(?![Ulo9])|#(?![Ulo9])")
 _NAME_JOINERS = frozenset("-–.&'")  # signs that join words to one name
 _WITHIN_NAMES = frozenset("of de del della der des di da do dos du la las los van von y bin ibn al el".split())

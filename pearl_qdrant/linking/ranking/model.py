@@ -1,4 +1,5 @@
-"""From features to probabilities: a linear score for each candidate entity, and a decision about the first.
+"""From features to probabilities: a linear score for each candidate entity, and a decision about the first; and what
+flows between search, scores and decision: names, entities, mentions.
 
     logit_i     = sum over features of coefficient * value_i                                            the ranking
     d           = sum over features of the first candidate of decision coefficient * value
@@ -7,7 +8,7 @@
     p_i         = exp(slope * logit_i) / (sum_j exp(slope * logit_j) + exp(slope * logit_NIL + nil_bias))
 
 Ranking and decision have coefficients of their own: which of two names is nearer is another question than whether the
-nearer one is near enough. `candidate_features.py` computes the features of a candidate from its best name; those of a
+nearer one is near enough. `scoring.py` computes the features of a candidate from its best name; those of a
 mention speak for NIL, but for the margins: how far the second candidate of another name is behind.
 
 Rules go before the model where the mention is a name of the base itself, or an id (`scoring.py`).
@@ -24,12 +25,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.records import Candidate
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
+from pearl_qdrant.store.schema import NamePoint
 
 
 class Feature(NamedTuple):
@@ -136,16 +140,6 @@ class RankingModel:
     nil_features: FloatArray
 
     @classmethod
-    def from_json(cls, text: str) -> RankingModel:
-        """Read coefficients by name; missing ones are 0.
-
-        Raises:
-            ValueError: If a name is unknown.
-        """
-        loaded = json.loads(text)
-        return cls.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
-
-    @classmethod
     def from_names(
         cls, features: Mapping[str, float], decision: Mapping[str, float], nil_features: Mapping[str, float]
     ) -> RankingModel:
@@ -153,7 +147,7 @@ class RankingModel:
         return cls(in_order(features, FEATURES), in_order(decision, FEATURES), in_order(nil_features, NIL_FEATURES))
 
     def by_name(self) -> dict[str, dict[str, float]]:
-        """The coefficients by name, in the form that `from_json` reads."""
+        """The coefficients by name, as `from_names` takes them."""
         return {
             "features": dict(zip(FEATURES, self.features.tolist(), strict=True)),
             "nil_features": dict(zip(NIL_FEATURES, self.nil_features.tolist(), strict=True)),
@@ -170,8 +164,7 @@ class RankingModel:
         if not len(logits):
             return of_mention  # nothing to compare with
         first = int(logits.argmax())
-        total = float(logits[first]) + math.log(float(np.exp(logits - logits[first]).sum()))
-        return of_mention + total - float(features[first] @ self.decision)
+        return of_mention + log_sum_exp(logits) - float(features[first] @ self.decision)
 
     def nil_logits(
         self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
@@ -182,6 +175,12 @@ class RankingModel:
         nil_features = all_margins(nil_features, logits, features)
         rows = zip(logits, features, nil_features, strict=True)
         return np.array([self.nil_logit(row[row > -np.inf], of[row > -np.inf], nil) for row, of, nil in rows])
+
+
+def log_sum_exp(logits: FloatArray) -> float:
+    """log(sum(exp(logits))) of at least one logit."""
+    highest = float(logits.max())
+    return highest + math.log(float(np.exp(logits - highest).sum()))
 
 
 MOST_MARGIN = 8.0  # logits beyond which a margin says no more
@@ -223,7 +222,8 @@ def in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatAr
 @lru_cache(maxsize=1)
 def shipped_model() -> RankingModel:
     """The coefficients that come with this package."""
-    return RankingModel.from_json(files(__package__).joinpath("ranking.json").read_text("utf-8"))
+    loaded = json.loads(files(__package__).joinpath("ranking.json").read_text("utf-8"))
+    return RankingModel.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +272,164 @@ def all_margins(
     rows = zip(nil_features, logits, features, strict=True)
     found = [with_margins(nil, row[row > -np.inf], of[row > -np.inf]) for nil, row, of in rows]
     return np.array(found).reshape(len(logits), len(NIL_FEATURES))
+
+
+RuleName = Literal["entity id", "exact name", "canonical name", "popularity", "namesakes", "learned name"]
+"""Rules before the ranking model; see `scoring.py`. The last one comes after it; see `linking.learned`."""
+
+LEXICAL_SHARE = 0.5
+"""Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
+
+EDIT_SHARE = 0.5  # weight of the edit similarity in the same
+WORDS_SHARE = 0.5  # weight of the same words in another order in the same
+
+
+@dataclass(slots=True)
+class MatchedName:
+    """A name that the search found, with its scores."""
+
+    point: NamePoint  # payload of the name
+    dense: float | None  # cosine, or None without vectors
+    lexical: float = 0.0  # these three as in `lexical.ngrams.LexicalScores`
+    mention_coverage: float = 0.0
+    name_coverage: float = 0.0
+    folded: str | None = None  # the folded name (`lexical.ngrams.fold_name`), as it is compared with the mention
+    is_other_script: bool = False  # whether one of the two is in another script, and both are compared in Latin letters
+    edit_similarity: float = 0.0  # edit similarity to the mention, in [0, 1]; 0 below 0.5
+    is_same_spelling: bool = False  # whether it has the mention's spelling key (`lexical.keys`)
+    has_same_words: bool = False  # whether it has the mention's key of sorted words, and there are several
+    # another name of the same entity whose spelling is closer to the mention, if there is one
+    closer: MatchedName | None = None
+
+    @property
+    def preliminary_score(self) -> float:
+        """Sorts names before they are ranked; in [-1, 3.5]. A name of the mention's own spelling comes first."""
+        dense = self.lexical if self.dense is None else self.dense
+        shares = LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity + WORDS_SHARE * self.has_same_words
+        return dense + shares + self.is_same_spelling
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredEntity:
+    """A candidate entity with its features and logit.
+
+    Attributes:
+        name: The best name of the entity.
+        features: (len(FEATURES),).
+        logit: Dot product of features and coefficients, plus the offset.
+        offset: What rules add to the logit (`scoring.py`): the share among namesakes, and the bonus of an exact name.
+        is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
+        tie: Whether another entity has an equal best name, and nothing separates the two.
+        document: What the parts of a document add to the logit, by name; None for a mention alone.
+    """
+
+    name: MatchedName
+    features: FloatArray
+    logit: float
+    offset: float = 0.0
+    is_namesake: bool = False
+    tie: bool = False
+    document: Mapping[str, float] | None = None
+
+    @property
+    def point(self) -> NamePoint:
+        """Payload of the best name."""
+        return self.name.point
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Base and id, which identify an entity."""
+        return self.point.kb, self.point.entity_id
+
+    def to_candidate(self, probability: float) -> Candidate:
+        """The public record of this entity."""
+        point = self.point
+        return Candidate(
+            entity_id=point.entity_id,
+            kb=point.kb,
+            canonical_name=point.canonical_name,
+            name=point.name,
+            kb_types=point.kb_types,
+            types=point.types,
+            phrase_type=point.phrase_type,
+            type_probability=point.type_probability,
+            description=point.description,
+            popularity=point.popularity,
+            language=point.language,
+            dense_score=self.name.dense,
+            lexical_score=self.name.lexical,
+            score=self.logit,
+            probability=probability,
+            tie=self.tie,
+            features=dict(zip(FEATURES, self.features.tolist(), strict=True)),
+            document=self.document or {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredMention:
+    """A mention with its candidate entities.
+
+    Attributes:
+        mention: The string as given.
+        found: The entities, best first.
+        nil_logit: Logit of NIL.
+        nil_features: (len(NIL_FEATURES),).
+        rule: The rule that chose or ordered the first candidates, or None.
+        certainty: Precision of the rule, in (0, 1]; multiplies the probabilities of the candidates.
+    """
+
+    mention: str
+    found: list[ScoredEntity]
+    nil_logit: float
+    nil_features: FloatArray
+    rule: RuleName | None = None
+    certainty: float = 1.0
+
+    @property
+    def logits(self) -> list[float]:
+        """Logits of the entities."""
+        return [entity.logit for entity in self.found]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkQuery:
+    """What to search for, for every mention of a batch."""
+
+    limit: int  # entities per mention
+    types: tuple[str, ...] = ()  # types that the caller named
+    is_filter: bool = True  # whether only entities of these types are searched; otherwise the types are a feature
+    is_typed: bool = True  # whether the mention's predicted type counts
+    names_first: bool = False  # whether a mention that is a name has no other candidates
+    # only names in these languages, and those without a language, are searched; empty for all.
+    languages: tuple[str, ...] = ()
+
+    @property
+    def filter(self) -> tuple[str, ...]:
+        """Types that restrict the search; empty for all."""
+        return self.types if self.is_filter else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """The parameters of the scoring."""
+
+    model: RankingModel  # coefficients of the ranking
+    baseline: float  # mean cosine of unrelated names with this encoder, in [0, 1)
+    log_size: float  # natural logarithm of the number of names in all collections
+
+
+_UNRELATED = (
+    "granite/tax return/Marie Curie/violin sonata/liver enzyme/Buenos Aires/football league/blue whale/steam engine/"
+    "supreme court/apple pie/quadratic equation/winter coat/desert wind/railway bridge/peace treaty"
+).split("/")
+
+_HIGHEST = 0.95  # reached only by a broken encoder, for which all names are alike
+
+
+def baseline_similarity(encoder: Encoder) -> float:
+    """Mean cosine of 16 unrelated names, in [0, 0.95]."""
+    vectors = encoder.encode(_UNRELATED).vectors
+    cosines = vectors @ vectors.T
+    n = len(_UNRELATED)
+    return float(np.clip((cosines.sum() - np.trace(cosines)) / (n * (n - 1)), 0.0, _HIGHEST))

@@ -157,16 +157,6 @@ def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
     return float(same or mention.core == name.core)
 
 
-def missing_numbers(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether the mention has a number that the name does not have."""
-    return float(bool(mention.numbers - name.numbers))
-
-
-def extra_numbers(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether the name has a number that the mention does not have."""
-    return float(bool(name.numbers - mention.numbers))
-
-
 def equal_numbers(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether both have the same numbers, at least one."""
     return float(bool(mention.numbers) and mention.numbers == name.numbers)
@@ -230,7 +220,7 @@ def is_probably_slip(mention: str, name: str) -> bool:
 
 def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> int:
     """Edits between the spelling keys, if they are one or two and the strings are long enough for slips; else 0."""
-    if similarity <= FAR or similarity == 1.0 or mention.numbers != name.numbers:
+    if mention.numbers != name.numbers:
         return 0
     distance = round((1 - similarity) * max(len(mention.joined), len(name.joined)))
     shortest = min(len(mention.joined), len(name.joined))
@@ -241,17 +231,10 @@ def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> i
 
 def is_short_slip(mention: StringFeatures, name: StringFeatures, similarity: float) -> bool:
     """Whether the spelling keys of three or four letters are one edit apart."""
-    if similarity <= FAR or similarity == 1.0 or mention.numbers != name.numbers:
+    if mention.numbers != name.numbers:
         return False
     longest, shortest = max(len(mention.joined), len(name.joined)), min(len(mention.joined), len(name.joined))
     return 2 < shortest < ONE_EDIT_LETTERS and round((1 - similarity) * longest) == 1
-
-
-def is_unknown(mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]) -> bool:
-    """Whether the base has none of the words that the mention has and the name has not: then they are no other names.
-    `known` says how frequent the mention's words are in the base; 0 for a word that it does not have.
-    """
-    return not any(known.get(word, 0.0) for word in mention.content if word not in name.content_set)
 
 
 def is_other_word(mention: StringFeatures, name: StringFeatures) -> bool:
@@ -261,11 +244,6 @@ def is_other_word(mention: StringFeatures, name: StringFeatures) -> bool:
         return False
     theirs = [word for word in name.content if word not in mention.content_set]
     return bool(theirs) and len(_without_slips(ours, theirs)[0]) < len(ours)
-
-
-def is_swap(mention: StringFeatures, name: StringFeatures) -> bool:
-    """Whether the spelling keys have the same letters in another order."""
-    return len(mention.joined) == len(name.joined) and sorted(mention.joined) == sorted(name.joined)
 
 
 def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity: float) -> float:
@@ -298,7 +276,9 @@ UNCHANGED = WordChanges()  # every word has a counterpart
 
 
 def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]) -> WordChanges:
-    """Compare the words of a mention and a name; `known` as for `is_unknown`."""
+    """Compare the words of a mention and a name; `known` says how frequent the mention's words are in
+    the base; 0 for a word that it does not have.
+    """
     if mention.content == name.content:
         return UNCHANGED
     ours, theirs = unshared(mention.content, name.content)
@@ -352,11 +332,6 @@ def _is_slip(word: str, other: str) -> bool:
     return OSA.distance(word, other, score_cutoff=allowed) <= allowed and not exclude_each_other(word, other)
 
 
-def rarity(mention: StringFeatures) -> float:
-    """Rarity in English of the rarest content word of the mention; 1 without words."""
-    return rarest(mention.content) if mention.content else 1.0
-
-
 def is_misread(mention: StringFeatures, name: StringFeatures) -> bool:
     """Whether the mention has digits where the name has letters that look alike: `Sard0al`, `1imited`."""
     if not mention.numbers or mention.numbers == name.numbers or len(mention.joined) < ONE_EDIT_LETTERS:
@@ -364,8 +339,3 @@ def is_misread(mention: StringFeatures, name: StringFeatures) -> bool:
     if len(mention.joined) != len(name.joined):
         return False
     return mention.joined.translate(_LOOK_ALIKE) == name.joined.translate(_LOOK_ALIKE)
-
-
-def margin(similarity: float, others: float) -> float:
-    """How much nearer a name is than the nearest name of another entity, in [0, 1]; 0 if it is not the nearest."""
-    return min(max(0.0, similarity - max(others, FAR)) / (1 - FAR), 1.0)

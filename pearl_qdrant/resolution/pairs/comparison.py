@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.idf import IdfTable, score_pairs, top_weighted_features
 from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.ngrams import SparseRows, folded_rows, join_rows
-from pearl_qdrant.linking.ranking.scored import baseline_similarity
+from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, score_pairs, top_weighted_features
+from pearl_qdrant.linking.ranking.model import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
