@@ -29,7 +29,7 @@ import numpy as np
 CARD = Path(__file__).parent / "multilingual" / "pearl_mini_card.md"
 N_LIKELIEST = 60_000
 """Pieces of the vocabulary that stay because they are likely in text, beside those that names of training have."""
-N_TEXT, N_SENTENCES, N_HELD = 160_000, 60_000, 4_000
+N_TEXT, N_SENTENCES, N_HELD = 160_000, 260_000, 4_000
 WORDS = "embeddings.word_embeddings.weight"
 
 
@@ -122,9 +122,13 @@ def more_texts(data: Path, stored: dict[str, Any]) -> dict[str, list[str]]:
     phrases = rng.sample(phrases, min(N_TEXT, len(phrases)))
     sentences: set[str] = set()
     for article in read_texts(text):
-        found = [s.strip() for s in re.split(r"(?<=[.!?])\s+|\n", article[:4000])]
+        found = [s.strip() for s in re.split(r"(?<=[.!?])\s+|\n", article[:8000])]
         found = [s for s in found if 60 <= len(s) <= 240]
-        sentences.update(rng.sample(found, min(3, len(found))))
+        for sentence in rng.sample(found, min(12, len(found))):
+            words = sentence.split()
+            n = len(words) if rng.random() < 0.4 else rng.randint(min(3, len(words)), min(24, len(words)))
+            start = rng.randrange(len(words) - n + 1)
+            sentences.add(" ".join(words[start : start + n]))
     chosen = rng.sample(sorted(sentences), min(N_SENTENCES, len(sentences)))
     rng.shuffle(names)
     rng.shuffle(phrases)

@@ -40,11 +40,11 @@ Rates = Sequence[tuple[list[Tensor], float]]
 
 FOREIGN = 0.5
 """Share of its English names in the target of a name in another language."""
-DISTIL_STEP, PAIRS, PLAIN = 4096, 2048, 2048
+DISTIL_STEP, PAIRS, PLAIN = 8192, 4096, 4096
 """Names a step of the first part; pairs, and names beside them, of the second."""
 TEMPERATURE = 0.05
 FIRST = 0.55
-RATES = {"layers": 5e-4, "words": 3e-4, "pairs": 2e-4}
+RATES = {"layers": 6e-4, "words": 4e-4, "pairs": 2e-4}
 CHUNKS = 4
 
 

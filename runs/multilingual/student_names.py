@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 
 VIEWS = 3
 """Forms of each name that are tokenised: as written, and misspelt twice."""
-GROUPS = {"foreign": 0.27, "names": 0.36, "words": 0.14, "text": 0.15, "sentences": 0.08}
+GROUPS = {"foreign": 0.25, "names": 0.32, "words": 0.16, "text": 0.14, "sentences": 0.13}
 """Share of each group of names in a batch of distillation."""
 MISSPELT = 0.25
 MAX_TOKENS = 64
