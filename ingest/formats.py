@@ -15,7 +15,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ingest.base.format import Format, PathLike, ReadOptions, known_tables, read_head
+from ingest.base.format import Format, Head, PathLike, ReadOptions, known_tables, read_head
 from ingest.readers.signs import SIGNS, SIGNS_OF_NAMES
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
 
@@ -120,28 +120,28 @@ def _detect_path(path: str, options: ReadOptions) -> str | None:
     table = recognise(head, options)
     if table is not None and table not in FORMAT_NAMES:
         return table  # a known base, whose rows may look like statements of RDF
-    return next((name for name, shows in SIGNS.items() if shows(head)), table)
+    return _shown_by(head) or table
+
+
+def _shown_by(head: Head) -> str | None:
+    """The format that the beginning of a file has."""
+    return next((name for name, shows in SIGNS.items() if shows(head)), None)
 
 
 def _check_is_alone(path: str, names: Sequence[str], shown: Format) -> None:
-    """Refuse a folder that has a base of another format too, which would be skipped silently. Raises FormatError if
-    there is one. Tables do not count: many folders have some that are not bases.
-    """
+    """Refuse a folder that has a base of another format, too, which would be skipped silently; tables do not count."""
     from ingest.io.streams import is_folder
 
     for name in names[:_MAX_CHECKED] if is_folder(path) else ():
+        other = None
         with suppress(InputError):
-            head = read_head(name)
-            other = next((other for other, shows in SIGNS.items() if shows(head)), shown.name)
-            if other != shown.name:
-                message = (
-                    f"holds several bases: {shown.name} ({shown.folder_sign}), and {other} ({name}). Name the "
-                    f"files of one of them, or choose format {shown.name}."
-                )
-                break
-    else:
-        return
-    raise FormatError(path, None, message, option="format")
+            other = _shown_by(read_head(name))
+        if other not in (None, shown.name):
+            message = (
+                f"holds several bases: {shown.name} ({shown.folder_sign}), and {other} ({name}). Name the files of one "
+                f"of them, or choose format {shown.name}."
+            )
+            raise FormatError(path, None, message, option="format")
 
 
 def open_reader(

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from hashlib import blake2b, sha256
-from itertools import islice
-from operator import attrgetter
+from itertools import chain, groupby, islice
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -103,50 +103,49 @@ def entity_size(entity: Entity) -> int:
     return len(entity.canonical_name) + len(entity.description or "") + sum(map(len, texts))
 
 
-class EntityBuilder:
-    """Collects the rows of one id."""
+def merge_adjacent(
+    rows: Iterable[Entity], report: ReadReport, on_excess: Callable[[str, Entity], None] | None = None
+) -> Iterator[Entity]:
+    """Merge adjacent rows of one id; counts them in the report, whose `place` is that of the last row. A row that
+    exceeds a limit goes to `on_excess` with the reason; by default it is counted as skipped.
+    """
+    on_excess = on_excess or (lambda reason, row: report.skip_here(reason, f"{row.entity_id} {row.canonical_name}"))
+    for run in map(itemgetter(1), groupby(rows, attrgetter("entity_id"))):
+        first, place = next(run), report.place
+        second = next(run, None)
+        entity = first if second is None else _merge(first, chain((second,), run), report, on_excess)
+        report.run_place = place
+        yield entity
 
-    def __init__(self, first: Entity) -> None:
-        self._first = first
-        self._names = dict.fromkeys(first.names())
-        self._kb_types = dict.fromkeys(first.kb_types)
-        self._types = dict.fromkeys(first.types)
-        self._description = first.description
-        self._extra = dict(first.extra)
-        self._popularity = first.popularity
-        self._languages = dict(first.languages)
-        self._n_rows = 1
 
-    def add(self, other: Entity) -> str | None:
-        """Add a later row of the id. Returns `TOO_MANY_ROWS` if it is left out, `TOO_MANY_NAMES` if some names are."""
-        if self._n_rows >= limits.MAX_ROWS:
-            return TOO_MANY_ROWS
-        self._n_rows += 1
-        self._names.update(dict.fromkeys(other.names()))
-        self._kb_types.update(dict.fromkeys(other.kb_types))
-        self._types.update(dict.fromkeys(other.types))
-        self._description = self._description or other.description
-        self._extra = {**self._extra, **other.extra, **self._extra}
-        self._languages = {**other.languages, **self._languages}
-        known = [one for one in (self._popularity, other.popularity) if one is not None]
-        self._popularity = max(known, default=None)
-        _cut(self._kb_types, limits.MAX_KB_TYPES)
-        return TOO_MANY_NAMES if _cut(self._names, limits.MAX_NAMES) else None
-
-    def build(self) -> Entity:
-        """The entity of all rows so far."""
-        names = iter(self._names)
-        return Entity(
-            self._first.entity_id,
-            next(names),
-            tuple(names),
-            tuple(self._kb_types),
-            tuple(self._types),
-            self._description,
-            self._extra,
-            self._popularity,
-            {name: self._languages[name] for name in self._names if name in self._languages},
-        )
+def _merge(
+    first: Entity, others: Iterable[Entity], report: ReadReport, on_excess: Callable[[str, Entity], None]
+) -> Entity:
+    """One entity of the rows of an id, up to the limits."""
+    names, kb_types, types = map(dict.fromkeys, (first.names(), first.kb_types, first.types))
+    description, popularity = first.description, first.popularity
+    extra, languages = dict(first.extra), dict(first.languages)
+    for n_rows, row in enumerate(others, start=1):
+        if n_rows >= limits.MAX_ROWS:
+            on_excess(TOO_MANY_ROWS, row)
+            continue
+        names.update(dict.fromkeys(row.names()))
+        kb_types.update(dict.fromkeys(row.kb_types))
+        types.update(dict.fromkeys(row.types))
+        description = description or row.description
+        extra = {**extra, **row.extra, **extra}
+        languages = {**row.languages, **languages}
+        popularity = max((one for one in (popularity, row.popularity) if one is not None), default=None)
+        _cut(kb_types, limits.MAX_KB_TYPES)
+        if _cut(names, limits.MAX_NAMES):
+            on_excess(TOO_MANY_NAMES, row)
+        report.merged_rows += 1
+        if row.canonical_name != first.canonical_name:
+            report.conflict(report.place, row.entity_id, first.canonical_name, row.canonical_name)
+    languages = {name: languages[name] for name in names if name in languages}
+    name, *aliases = names
+    more = tuple(aliases), tuple(kb_types), tuple(types), description, extra, popularity, languages
+    return Entity(first.entity_id, name, *more)
 
 
 def _cut(values: dict[str, None], most: int) -> bool:
@@ -155,37 +154,6 @@ def _cut(values: dict[str, None], most: int) -> bool:
     while len(values) > most:
         values.popitem()
     return is_over
-
-
-def merge_adjacent(
-    rows: Iterable[Entity], report: ReadReport, on_excess: Callable[[str, Entity], None] | None = None
-) -> Iterator[Entity]:
-    """Merge adjacent rows of one id; counts them in the report, whose `place` is that of the last row. A row that
-    exceeds a limit goes to `on_excess` with the reason; by default it is counted as skipped.
-    """
-    on_excess = on_excess or (lambda reason, row: report.skip_here(reason, f"{row.entity_id} {row.canonical_name}"))
-    pending: Entity | None = None
-    place = report.place
-    builder: EntityBuilder | None = None
-    for row in rows:
-        if pending is None:
-            pending, place = row, report.place
-        elif row.entity_id == pending.entity_id:
-            builder = builder or EntityBuilder(pending)
-            reason = builder.add(row)
-            if reason is not None:
-                on_excess(reason, row)
-            if reason != TOO_MANY_ROWS:
-                report.merged_rows += 1
-                if row.canonical_name != pending.canonical_name:
-                    report.conflict(report.place, row.entity_id, pending.canonical_name, row.canonical_name)
-        else:
-            report.run_place = place
-            yield pending if builder is None else builder.build()
-            pending, builder, place = row, None, report.place
-    if pending is not None:
-        report.run_place = place
-        yield pending if builder is None else builder.build()
 
 
 def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadReport) -> Iterator[Entity]:
@@ -393,30 +361,40 @@ class ScanResult:
     digest: str
 
 
-def scan(reader: Reader, report: ReadReport | None = None, *, cutter: Reader | None = None) -> ScanResult:
-    """Read a base once and count it; a second time, up to the first few conflicts, if there are some. `cutter` yields
-    what the reader does, and does more with it. Raises InputError as `Reader.read`, and if an id has more scattered
+def scan(
+    reader: Reader, report: ReadReport | None = None, *, on_run: Callable[[Entity], object] | None = None
+) -> ScanResult:
+    """Read a base once and count it; a second time, up to the first few conflicts, if there are some. `on_run` is
+    called with all that `Reader.read_runs` yields. Raises InputError as `Reader.read`, and if an id has more scattered
     rows or names than an entity may have.
     """
     report = ReadReport() if report is None else report
     content, ids, names, names_of_run = sha256(), bytearray(), bytearray(), array("I")
-    for run in (cutter or reader).read_runs(report):
+    for run in reader.read_runs(report):
+        if on_run is not None:
+            on_run(run)
         ids += digest_of(run.entity_id)
         for name in run.names():
             names += digest_of(name)
         names_of_run.append(1 + len(run.aliases))
         # Not the bytes of the file: what the options exclude may change. `repr` escapes lone surrogates.
         content.update(repr(run).encode())
-    counts = np.array(names_of_run, dtype=np.uint32)
-    try:
-        result, pairs = _count(content.hexdigest(), report, _as_hashes(ids), _as_hashes(names), counts)
-    except _ScatteredExcessError as excess:
-        runs = reader.read_runs(ReadReport(max_errors=None))
-        entity_id = next(run.entity_id for run in runs if name_hash(run.entity_id) == excess.args[0])
-        raise scattered_excess(entity_id, excess.args[1]) from None
+    all_ids, all_names = _as_hashes(ids), _as_hashes(names)
+    scattered = _repeated(np.sort(all_ids))
+    conflicts: Mapping[int, int] = {}
+    report.entities = len(all_ids)
+    if len(scattered):
+        is_scattered = np.isin(all_ids, scattered)
+        report.entities += len(scattered) - int(is_scattered.sum())
+        counts = np.array(names_of_run, dtype=np.uint32)
+        all_names, conflicts = _merge_names(reader, report, all_ids, all_names, counts, is_scattered)
+    report.names = len(all_names)
+    all_names.sort()
+    distinct = int((all_names[1:] != all_names[:-1]).sum()) + 1 if len(all_names) else 0
     if len(report.conflicts) < (wanted := min(MAX_EXAMPLES, report.conflicting_names)):
-        report.conflicts = _find_conflicts(reader, pairs, wanted)
-    return result
+        report.conflicts = _find_conflicts(reader, conflicts, wanted)
+    repeated, digest = _repeated(all_names), content.hexdigest()
+    return ScanResult(report.entities, report.names, distinct, repeated, scattered, report, digest)
 
 
 def _find_conflicts(reader: Reader, pairs: Mapping[int, int], wanted: int) -> list[Conflict]:
@@ -452,36 +430,17 @@ def _repeated(ordered: Hashes) -> Hashes:
     return unique
 
 
-def _count(
-    digest: str, report: ReadReport, ids: Hashes, names: Hashes, names_of_run: npt.NDArray[np.uint32]
-) -> tuple[ScanResult, Mapping[int, int]]:
-    """Turn the hashes of all runs into counts, and find runs in conflict as `_find_conflicts` takes them: `ids` and
-    `names_of_run`, (r,), `names`, (n,), canonical name first in each run; these are sorted in place.
-    """
-    scattered = _repeated(np.sort(ids))
-    pairs: Mapping[int, int] = {}
-    if len(scattered):
-        is_scattered = np.isin(ids, scattered)
-        names, pairs = _merge_names(report, ids, names, names_of_run, is_scattered)
-        entities = len(ids) - int(is_scattered.sum()) + len(scattered)
-    else:
-        entities = len(ids)
-    report.entities, report.names = entities, len(names)
-    names.sort()
-    distinct = int((names[1:] != names[:-1]).sum()) + 1 if len(names) else 0
-    return ScanResult(entities, len(names), distinct, _repeated(names), scattered, report, digest), pairs
-
-
 def _merge_names(
+    reader: Reader,
     report: ReadReport,
     ids: Hashes,
     names: Hashes,
     names_of_run: npt.NDArray[np.uint32],
     is_scattered: npt.NDArray[np.bool_],
 ) -> tuple[Hashes, Mapping[int, int]]:
-    """Names of all entities, and the first runs in conflict as `_find_conflicts` takes them.
-
-    A name that two runs of one id share counts once. Counts merges in the report.
+    """Names of all entities, and the first runs in conflict as `_find_conflicts` takes them, from the hashes of the
+    ids, (r,), and names, (n,), of all runs, the canonical name first in each. A name that two runs of an id have
+    counts once.
     """
     first_name = np.cumsum(names_of_run, dtype=np.int64) - names_of_run
     run_ids, canonical = ids[is_scattered], names[first_name[is_scattered]]
@@ -500,17 +459,14 @@ def _merge_names(
     of_scattered = np.repeat(is_scattered, names_of_run)
     pairs = np.stack([np.repeat(ids[is_scattered], names_of_run[is_scattered]), names[of_scattered]], axis=1)
     merged = np.unique(pairs, axis=0)
-    _check_excess(run_ids, limits.MAX_ROWS, TOO_MANY_ROWS)
-    _check_excess(merged[:, 0], limits.MAX_NAMES, TOO_MANY_NAMES)
+    _check_excess(reader, run_ids, limits.MAX_ROWS, TOO_MANY_ROWS)
+    _check_excess(reader, merged[:, 0], limits.MAX_NAMES, TOO_MANY_NAMES)
     return np.concatenate([names[~of_scattered], merged[:, 1]]), conflicts
 
 
-class _ScatteredExcessError(Exception):
-    """An id, known by its hash, has more scattered rows or names than an entity can have; and which of both."""
-
-
-def _check_excess(ordered_ids: Hashes, most: int, reason: str) -> None:
-    """Refuse an id that occurs more often in a sorted array than `most` times."""
+def _check_excess(reader: Reader, ordered_ids: Hashes, most: int, reason: str) -> None:
+    """Refuse an id whose hash occurs more often in a sorted array than `most` times."""
     too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[:-most]]
     if len(too_many):
-        raise _ScatteredExcessError(int(too_many[0]), reason)
+        ids = (run.entity_id for run in reader.read_runs(ReadReport(max_errors=None)))
+        raise scattered_excess(next(id_ for id_ in ids if name_hash(id_) == too_many[0]), reason)

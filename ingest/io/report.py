@@ -5,11 +5,12 @@ A bad row is not an error: it is counted by reason and shown. Reading stops only
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ingest.io import limits
 from pearl_qdrant.errors import TooManyErrorsError
+from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 NO_NAME = "no_name"
@@ -170,12 +171,25 @@ class ReadReport:
         if place[1] and len(self.conflicts) < MAX_EXAMPLES:
             self.conflicts.append(Conflict(*place, *map(make_excerpt, (entity_id, first, name))))
 
-    def bound_names(self, entity_id: str, names: Sequence[str]) -> tuple[str, ...]:
-        """The first `MAX_NAMES` names; if there are more, the row at `place` is bad. Raises as `skip`."""
-        if len(names) <= limits.MAX_NAMES:
-            return tuple(names)
-        self.skip_here(TOO_MANY_NAMES, f"{entity_id} has {len(names):,} names; {limits.MAX_NAMES:,} are kept")
-        return tuple(names[: limits.MAX_NAMES])
+    def make_entity(
+        self,
+        entity_id: str,
+        names: Sequence[str],
+        kb_types: tuple[str, ...],
+        types: tuple[str, ...],
+        description: str | None = None,
+        extra: Mapping[str, str] | None = None,
+        popularity: float | None = None,
+        languages: Mapping[str, str] | None = None,
+    ) -> Entity:
+        """An entity of the first `MAX_NAMES` names; if there are more, the row at `place` is bad. Raises as `skip`."""
+        kept = tuple(names[: limits.MAX_NAMES])
+        if len(kept) < len(names):
+            self.skip_here(TOO_MANY_NAMES, f"{entity_id} has {len(names):,} names; {limits.MAX_NAMES:,} are kept")
+            among = set(kept)
+            languages = {name: code for name, code in (languages or {}).items() if name in among}
+        extra, languages = extra or {}, languages or {}
+        return Entity(entity_id, kept[0], kept[1:], kb_types, types, description, extra, popularity, languages)
 
 
 def make_excerpt(text: str) -> str:

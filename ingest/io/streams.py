@@ -261,15 +261,14 @@ def _opened(path: str, _state: tuple[int, int, int], _process: int) -> zipfile.Z
 def _as_format_error(path: str) -> Iterator[None]:
     """What zipfile raises for a damaged archive becomes a `FormatError`; a disk error an `InputError`."""
     try:
-        yield
+        with as_input_error(path, "reading failed: {}"):
+            yield
     except (*_DAMAGE, zlib.error, ValueError) as error:
         if isinstance(error, RuntimeError) and "password" in str(error):
             message = "is encrypted. Unpack it with its password, and name the files"
         else:
             message = f"the zip archive is damaged or truncated ({str(error) or type(error).__name__}). Fetch it again"
         raise FormatError(path, None, message) from error
-    except OSError as error:
-        raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
 STDIN = "-"  # the path that means standard input

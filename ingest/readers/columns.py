@@ -199,9 +199,7 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
 
 
 def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
-    """Refuse a first row with words that only a header has, if its column of ids or names is not known. Raises
-    FormatError if there are such words.
-    """
+    """Refuse a first row with words that only a header has, where its column of ids or names is not known."""
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cell for cell in cells if cell.casefold() in (*HEADERS["name"], *HEADERS["alias"], *HEADERS["type"])]
     has_index = bool(cells) and (not cells[0] or cells[0].startswith("Unnamed: "))  # pandas writes one

@@ -64,7 +64,6 @@ class Term:
 
     def make_entity(self, tree: ClassGraph[str], type_map: TypeMap, report: ReadReport, *, links: bool) -> Entity:
         """The entity; names beyond the limit are counted. `links` keeps the ids of the direct parents."""
-        names = report.bound_names(self.id, list(dict.fromkeys(self.names)))
         parents = [parent for parent in dict.fromkeys(self.parents) if parent != self.id]
         ancestors = [above for above in tree.walk_up(parents, limits.MAX_KB_TYPES)[0] if above != self.id]
         kb_types = (*ancestors, self.namespace) if self.namespace else tuple(ancestors)
@@ -75,8 +74,8 @@ class Term:
             extra[LINKS_FIELD] = "|".join(parents)
         if xrefs := "|".join(dict.fromkeys(self.xrefs)):
             extra["xrefs"] = xrefs
-        types = type_map.map_types(kb_types)
-        return Entity(self.id, names[0], names[1:], kb_types, types, self.description, extra, languages=self.languages)
+        names, types = list(dict.fromkeys(self.names)), type_map.map_types(kb_types)
+        return report.make_entity(self.id, names, kb_types, types, self.description, extra, None, self.languages)
 
 
 def check_scopes(scopes: Sequence[str]) -> frozenset[str]:

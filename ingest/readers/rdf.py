@@ -23,8 +23,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -36,7 +34,7 @@ from pyoxigraph import Literal, NamedNode, Quad
 
 from ingest.base.format import PathLike, ReadOptions
 from ingest.base.reader import Hashes, Reader, RowStore, store_scattered
-from ingest.base.type_map import ClassGraph, TypeMap
+from ingest.base.type_map import TypeMap
 from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, check_encoding, check_is_text, describe_text
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
@@ -44,7 +42,7 @@ from ingest.io.streams import ByteSource, list_inputs
 from ingest.readers import rdf_entities as known
 from ingest.readers.ontology import check_scopes
 from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_ENDING, RDF_XML, TURTLE, find_root, find_syntax
-from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers, item_number
+from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
 
@@ -54,8 +52,6 @@ Run = tuple[str, list[known.Fact]]  # a subject and what is said of it in one pl
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[int, str, list[known.Fact]])
-
-_MAX_SEEN = 1_000  # different properties that are remembered for a message, and subjects that show a vocabulary
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
@@ -75,7 +71,7 @@ class RdfReader(Reader):
         check_languages(options.languages)
         given = options.label_properties, options.alias_properties, options.type_properties
         self._added = [known.expand(names) for names in given]
-        self._survey: _Survey | None = None
+        self._vocabulary: known.Vocabulary | None = None
         try:
             self._files = self._find_files(paths)
         except BaseException:
@@ -84,12 +80,12 @@ class RdfReader(Reader):
 
     def read(self, report: ReadReport, *, scattered: Hashes | None = None) -> Iterator[Entity]:
         """Entities, each id once; see `Reader.read`. The statements of an id are joined already, but for Wikidata."""
-        if scattered is None and not self._read_survey().known.profile.is_items:
+        if scattered is None and not self._find_vocabulary().profile.is_items:
             scattered = np.empty(0, dtype=np.uint64)
         yield from super().read(report, scattered=scattered)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        vocabulary = self._read_survey().known
+        vocabulary = self._find_vocabulary()
         kind = known.ItemMaker if vocabulary.profile.is_items else known.EntityMaker
         maker = kind(vocabulary, self._options, self._scopes, type_map=self.type_map, report=report)
         report.notes.extend(f"{source.path}: {syntax}, {maker.profile.title}" for source, syntax in self._files)
@@ -120,30 +116,30 @@ class RdfReader(Reader):
             must_be = names == [path] or RDF_ENDING.search(source.path)
             yield source, check_syntax(source.path, head) if must_be else find_syntax(head)
 
-    def _read_survey(self) -> _Survey:
+    def _find_vocabulary(self) -> known.Vocabulary:
         """What a first pass over all files finds. Raises as `read`."""
-        if self._survey is None:
+        if self._vocabulary is None:
             wanted = frozenset().union(*(one.extend(*self._added).properties() for one in known.profiles().values()))
-            survey = _Survey()
+            found = known.Vocabulary()
             for source, syntax in self._files:
-                for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), survey):
-                    survey.add(subject, facts)
-            survey.finish(self._added, is_named_by_id=self._is_named_by_id)
-            self._check(survey)
-            if survey.known.profile.is_items:
+                for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), found):
+                    found.add(subject, facts)
+            found.finish(self._added, is_named_by_id=self._is_named_by_id)
+            self._check(found)
+            if found.profile.is_items:
                 numbers = class_numbers(self._options.classes)
-                survey.known.finder = ClassTypeFinder(survey.items.finish(), type_map=self.type_map, wanted=numbers)
-            self._survey = survey
-        return self._survey
+                found.finder = ClassTypeFinder(found.items.finish(), type_map=self.type_map, wanted=numbers)
+            self._vocabulary = found
+        return self._vocabulary
 
-    def _check(self, survey: _Survey) -> None:
+    def _check(self, found: known.Vocabulary) -> None:
         """Refuse files without a name, and options that the vocabulary does not have."""
-        (source, syntax), profile = self._files[0], survey.known.profile
+        (source, syntax), profile = self._files[0], found.profile
         if profile.is_items and self._options.links:
             raise FormatError(source.path, None, "to keep the links between items, read the JSON dump")
         naming = (*profile.labels, *profile.aliases, *(profile.types if profile.is_named_by_id else ()))
-        if survey.known.counts.keys().isdisjoint(naming):
-            used = ", ".join(name for name, _ in survey.seen.most_common(8)) or "no statement"
+        if found.counts.keys().isdisjoint(naming):
+            used = ", ".join(name for name, _ in found.seen.most_common(8)) or "no statement"
             message = f"is {syntax} in which nothing has a name by a known property. It has: {used}"
             raise FormatError(
                 source.path, None, f"{message}. Name the property of the names.", option="label_properties"
@@ -151,11 +147,11 @@ class RdfReader(Reader):
 
     def _read_entities(self, maker: known.EntityMaker, report: ReadReport) -> Iterator[Entity]:
         """One entity for each subject: those with adjacent statements first."""
-        survey, wanted = self._read_survey(), maker.profile.properties()
+        wanted = maker.profile.properties()
         with RowStore() as store:
             for number, (source, syntax) in enumerate(self._files):
                 runs = _read_runs(source, syntax, wanted, report, None)
-                for subject, facts in survey.take_scattered(runs, store, number):
+                for subject, facts in self._adjacent(runs, store, number):
                     report.place = source.path, facts[0][3]
                     entity = maker.make(subject, facts)
                     if entity is not None:
@@ -164,6 +160,18 @@ class RdfReader(Reader):
                 entity = maker.make(subject, self._join(subject, records, report))
                 if entity is not None:
                     yield entity
+
+    def _adjacent(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
+        """The id of an entity and all that is said of it, where that is one run; the others go into the store."""
+        return store_scattered(
+            ((known.entity_id(subject), facts) for subject, facts in runs),
+            self._find_vocabulary().scattered,
+            store,
+            id_of=itemgetter(0),
+            size_of=lambda run: sum([len(fact[1]) for fact in run[1]]),
+            to_json=lambda run: _encoder.encode((number, *run)).decode(),
+            hash_all=lambda ids: np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)),
+        )
 
     def _join(
         self, subject: str, records: Iterable[tuple[int, str, list[known.Fact]]], report: ReadReport
@@ -183,17 +191,17 @@ class RdfReader(Reader):
 
 
 def _read_runs(
-    source: ByteSource, syntax: str, wanted: frozenset[str], report: ReadReport, survey: _Survey | None
+    source: ByteSource, syntax: str, wanted: frozenset[str], report: ReadReport, found: known.Vocabulary | None
 ) -> Iterator[Run]:
     """Statements with the wanted properties, those of one subject together as long as they are adjacent; `rows` of the
-    report counts them, and those beyond the limits of an entity are skipped. The survey sees the other statements.
+    report counts them, and those beyond the limits of an entity are skipped. In the first pass `found` sees the others.
     """
     last, facts = "", list[known.Fact]()
     for quad, line in read_triples(source, syntax, report):
         predicate = quad.predicate.value
         if predicate not in wanted:
-            if survey is not None:
-                survey.see(predicate, quad)
+            if found is not None:
+                found.see(predicate, quad)
             continue
         node, target = quad.subject, quad.object
         if type(node) is not NamedNode:
@@ -203,7 +211,7 @@ def _read_runs(
         if not isinstance(target, (NamedNode, Literal)):
             continue
         # The first pass looks at links only.
-        is_passed = survey is not None and type(target) is Literal and predicate != known.DEPRECATED
+        is_passed = found is not None and type(target) is Literal and predicate != known.DEPRECATED
         language = (target.language or "").lower() if isinstance(target, Literal) else None
         text, language = ("", "") if is_passed else (target.value, language)
         report.rows += 1
@@ -220,120 +228,6 @@ def _read_runs(
             facts.append((predicate, text, language, line))
     if facts:
         yield last, facts
-
-
-class _Survey:
-    """The first pass: what it finds, statements of unknown properties, and edges of Wikidata's classes."""
-
-    def __init__(self) -> None:
-        self.known = known.Vocabulary()
-        self.seen = Counter[str]()
-        self._concepts = ClassGraph[str]()
-        self.items = ClassGraph[int](is_numbered=True)
-        self._hashes = array("q")
-        self._scattered = np.empty(0, dtype=np.int64)
-        self._n = Counter[str]()
-        self._keeps_hashes, self._skos = True, known.profiles()["skos"]
-
-    def see(self, predicate: str, quad: Quad) -> None:
-        """Take a statement that matters in no vocabulary."""
-        if predicate in self.seen or len(self.seen) < _MAX_SEEN:
-            self.seen[predicate] += 1
-        if predicate == known.LITERAL_FORM:
-            node, text = getattr(quad.subject, "value", ""), quad.object
-            self.known.labels[node] = getattr(text, "value", ""), (getattr(text, "language", "") or "").lower()
-
-    def add(self, subject: str, facts: Sequence[known.Fact]) -> None:
-        """Take the adjacent statements of a subject that matter in some vocabulary."""
-        identity, counts = known.entity_id(subject), self.known.counts
-        if self._keeps_hashes:
-            self._hashes.append(hash(identity))
-        classes = set()
-        for predicate, value, language, _ in facts:
-            counts[predicate] += 1
-            if predicate == known.RDF_TYPE:
-                classes.add(value)
-            elif language is None:
-                self._add_edge(subject, predicate, value)
-        names = {fact[0] for fact in facts}
-        if not names.isdisjoint(known.REPLACED_BY):
-            is_gone = any(fact[0] == known.DEPRECATED and known.is_true(fact[1]) for fact in facts)
-            for predicate, value, _, _ in facts:
-                if predicate in known.REPLACED_BY and (is_gone or predicate.endswith("isReplacedBy")):
-                    self.known.tree.replace(identity, known.entity_id(value))
-        self._count(subject, classes, has_label=known.LABEL in names)
-
-    def _add_edge(self, subject: str, predicate: str, value: str) -> None:
-        """Take a statement whose value is no literal."""
-        if predicate == known.WIKIDATA_PARENT:
-            lower, upper = item_number(known.entity_id(subject)), item_number(known.entity_id(value))
-            if lower and upper:
-                self.items.add(lower, upper)
-            return
-        is_down, is_class = predicate in self._skos.children, predicate == known.SUBCLASS_OF
-        if is_down or is_class or predicate in self._skos.parents:
-            below, above = map(known.type_name, (value, subject) if is_down else (subject, value))
-            if below and above:
-                (self.known.tree if is_class else self._concepts).add(below, above)
-
-    def _count(self, subject: str, classes: set[str], *, has_label: bool) -> None:
-        n = self._n
-        n["subjects"] += 1
-        n["items"] += subject.startswith(known.WIKIDATA)
-        n["yago"] += subject.startswith(known.YAGO)
-        if not known.CLASSES.isdisjoint(classes):
-            n["classes"] += 1
-            self.known.has_classes = self.known.has_classes or has_label
-        elif known.CONCEPT in classes:
-            n["concepts"] += 1
-        elif not known.PROPERTIES.isdisjoint(classes):
-            n["properties"] += 1
-        elif any(not name.startswith(known.VOCABULARIES) for name in classes):
-            n["instances"] += 1
-        if n["subjects"] == _MAX_SEEN and self._choose().is_items:
-            self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all
-
-    def _choose(self) -> known.Profile:
-        n, counts, found = self._n, self.known.counts, known.profiles()
-        items, skos = found["wikidata"], self._skos
-        if counts.keys() & {*items.types, *items.parents} or n["items"] * 2 > n["subjects"]:
-            return items
-        if n["yago"] and n["yago"] * 4 >= n["subjects"]:
-            return found["yago"]
-        if n["classes"] and n["classes"] >= max(n["concepts"], n["instances"]):
-            return found["ontology"]
-        signs = {*skos.parents, *skos.children, *skos.labels} - {known.LABEL}
-        n_skos = sum(counts[name] for name in signs)
-        n_names = sum(counts[name] for name in found["names"].labels if name not in signs)
-        if n_skos and (n["concepts"] >= n["instances"] if n["concepts"] else n_skos > n_names):
-            return skos
-        return found["ontology" if n["properties"] and not n["instances"] else "names"]
-
-    def finish(self, added: Sequence[tuple[str, ...]], *, is_named_by_id: bool) -> None:
-        """Choose the vocabulary, with further properties of labels, aliases and types, and index what was taken."""
-        found, chosen = self.known, self._choose()
-        profile = chosen.extend(*added)
-        found.profile = msgspec.structs.replace(profile, is_named_by_id=profile.is_named_by_id and is_named_by_id)
-        if chosen is self._skos:
-            self._concepts.replaced = found.tree.replaced
-            found.tree = self._concepts
-        found.tree.finish()
-        if not chosen.is_items:
-            values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
-            self._scattered = values[counts > 1]
-        self._concepts, self._hashes = ClassGraph(), array("q")
-
-    def take_scattered(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
-        """The id of an entity and all that is said of it, where that is one run; the others go into the store."""
-        return store_scattered(
-            ((known.entity_id(subject), facts) for subject, facts in runs),
-            self._scattered,
-            store,
-            id_of=itemgetter(0),
-            size_of=lambda run: sum([len(fact[1]) for fact in run[1]]),
-            to_json=lambda run: _encoder.encode((number, *run)).decode(),
-            hash_all=lambda ids: np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)),
-        )
 
 
 # Syntaxes

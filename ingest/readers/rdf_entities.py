@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import resources
 from itertools import chain
 from typing import Any
 
 import msgspec
+import numpy as np
+from pyoxigraph import Quad
 
 from ingest.base.format import ReadOptions
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
@@ -189,25 +191,118 @@ _WIKIDATA_ITEM = re.compile(r"https?://www\.wikidata\.org/entity/(Q[1-9][0-9]*)"
 _GENERIC, _GENERIC_LABEL = "_generic_instance", "Generic instance"
 _MAX_CACHED = 1 << 14
 _LABEL, _ALIAS, _ABOUT = range(3)
+_MAX_SEEN = 1_000  # different properties that are remembered for a message, and subjects that show a vocabulary
 
 _Text = tuple[int, int, str, str, bool, str]
 """A name or description: place of its language and property, and its text where that counts; then its language,
 whether it is taken as an alias, and its text."""
 
 
-@dataclass(slots=True)
 class Vocabulary:
     """What a first pass finds: the properties that are looked at, statements by property of those that some profile
-    knows, whether some class of an ontology has a label, classes and those above them, types of the classes of
-    Wikidata, and text and language of labels that are nodes of their own (SKOS-XL), by IRI.
+    knows and of others, whether some class of an ontology has a label, classes and those above them, classes of
+    Wikidata and their types, text and language of labels that are nodes of their own (SKOS-XL) by IRI, and sorted
+    hashes of the ids of subjects whose statements are not adjacent.
     """
 
-    profile: Profile = field(default_factory=lambda: profiles()["names"])
-    counts: Counter[str] = field(default_factory=Counter)
-    has_classes: bool = False
-    tree: ClassGraph[str] = field(default_factory=ClassGraph)
-    finder: ClassTypeFinder | None = None
-    labels: dict[str, tuple[str, str]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.profile, self._skos = profiles()["names"], profiles()["skos"]
+        self.counts, self.seen, self._n = Counter[str](), Counter[str](), Counter[str]()
+        self.has_classes = False
+        self.tree, self._concepts = ClassGraph[str](), ClassGraph[str]()
+        self.items = ClassGraph[int](is_numbered=True)
+        self.finder: ClassTypeFinder | None = None
+        self.labels: dict[str, tuple[str, str]] = {}
+        self.scattered = np.empty(0, dtype=np.int64)
+        self._hashes, self._keeps_hashes = array("q"), True
+
+    def see(self, predicate: str, quad: Quad) -> None:
+        """Take a statement that matters in no vocabulary."""
+        if predicate in self.seen or len(self.seen) < _MAX_SEEN:
+            self.seen[predicate] += 1
+        if predicate == LITERAL_FORM:
+            node, text = getattr(quad.subject, "value", ""), quad.object
+            self.labels[node] = getattr(text, "value", ""), (getattr(text, "language", "") or "").lower()
+
+    def add(self, subject: str, facts: Sequence[Fact]) -> None:
+        """Take the adjacent statements of a subject that matter in some vocabulary."""
+        identity, counts = entity_id(subject), self.counts
+        if self._keeps_hashes:
+            self._hashes.append(hash(identity))
+        classes = set()
+        for predicate, value, language, _ in facts:
+            counts[predicate] += 1
+            if predicate == RDF_TYPE:
+                classes.add(value)
+            elif language is None:
+                self._add_edge(subject, predicate, value)
+        names = {fact[0] for fact in facts}
+        if not names.isdisjoint(REPLACED_BY):
+            is_gone = any(fact[0] == DEPRECATED and is_true(fact[1]) for fact in facts)
+            for predicate, value, _, _ in facts:
+                if predicate in REPLACED_BY and (is_gone or predicate.endswith("isReplacedBy")):
+                    self.tree.replace(identity, entity_id(value))
+        self._count(subject, classes, has_label=LABEL in names)
+
+    def _add_edge(self, subject: str, predicate: str, value: str) -> None:
+        """Take a statement whose value is no literal."""
+        if predicate == WIKIDATA_PARENT:
+            lower, upper = item_number(entity_id(subject)), item_number(entity_id(value))
+            if lower and upper:
+                self.items.add(lower, upper)
+            return
+        is_down, is_class = predicate in self._skos.children, predicate == SUBCLASS_OF
+        if is_down or is_class or predicate in self._skos.parents:
+            below, above = map(type_name, (value, subject) if is_down else (subject, value))
+            if below and above:
+                (self.tree if is_class else self._concepts).add(below, above)
+
+    def _count(self, subject: str, classes: set[str], *, has_label: bool) -> None:
+        n = self._n
+        n["subjects"] += 1
+        n["items"] += subject.startswith(WIKIDATA)
+        n["yago"] += subject.startswith(YAGO)
+        if not CLASSES.isdisjoint(classes):
+            n["classes"] += 1
+            self.has_classes = self.has_classes or has_label
+        elif CONCEPT in classes:
+            n["concepts"] += 1
+        elif not PROPERTIES.isdisjoint(classes):
+            n["properties"] += 1
+        elif any(not name.startswith(VOCABULARIES) for name in classes):
+            n["instances"] += 1
+        if n["subjects"] == _MAX_SEEN and self._choose().is_items:
+            self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all
+
+    def _choose(self) -> Profile:
+        n, counts, found = self._n, self.counts, profiles()
+        items, skos = found["wikidata"], self._skos
+        if counts.keys() & {*items.types, *items.parents} or n["items"] * 2 > n["subjects"]:
+            return items
+        if n["yago"] and n["yago"] * 4 >= n["subjects"]:
+            return found["yago"]
+        if n["classes"] and n["classes"] >= max(n["concepts"], n["instances"]):
+            return found["ontology"]
+        signs = {*skos.parents, *skos.children, *skos.labels} - {LABEL}
+        n_skos = sum(counts[name] for name in signs)
+        n_names = sum(counts[name] for name in found["names"].labels if name not in signs)
+        if n_skos and (n["concepts"] >= n["instances"] if n["concepts"] else n_skos > n_names):
+            return skos
+        return found["ontology" if n["properties"] and not n["instances"] else "names"]
+
+    def finish(self, added: Sequence[tuple[str, ...]], *, is_named_by_id: bool) -> None:
+        """Choose the vocabulary, with further properties of labels, aliases and types, and index what was taken."""
+        chosen = self._choose()
+        is_named_by_id = chosen.is_named_by_id and is_named_by_id
+        self.profile = msgspec.structs.replace(chosen.extend(*added), is_named_by_id=is_named_by_id)
+        if chosen is self._skos:
+            self._concepts.replaced = self.tree.replaced
+            self.tree = self._concepts
+        self.tree.finish()
+        if not chosen.is_items:
+            values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
+            self.scattered = values[counts > 1]
+        self._concepts, self._hashes = ClassGraph(), array("q")
 
 
 def is_true(value: str) -> bool:
@@ -376,8 +471,7 @@ class EntityMaker:
                 extra[LINKS_FIELD] = "|".join(parents)
             if gone := tree.replaced.get(identity):
                 extra["alt_ids"] = "|".join(gone)
-            bounded = self._report.bound_names(identity, names)
-            entity = Entity(identity, bounded[0], bounded[1:], kb_types, types, description, extra, languages=languages)
+            entity = self._report.make_entity(identity, names, kb_types, types, description, extra, languages=languages)
         if self._classes and set(self._classes).isdisjoint((identity, *entity.kb_types)):
             self._report.filter_out(OTHER_CLASS)
             return None
@@ -431,8 +525,7 @@ class ItemMaker(EntityMaker):
         description: str | None,
     ) -> Entity | None:
         types = self._find_classes(facts)
-        bounded = self._report.bound_names(identity, names)
-        return Entity(identity, bounded[0], bounded[1:], types.kb_types, types.types, description, languages=languages)
+        return self._report.make_entity(identity, names, types.kb_types, types.types, description, languages=languages)
 
     def _find_classes(self, facts: Sequence[Fact]) -> ClassTypes:
         """What the classes tell that an item is an instance of, or a subclass of."""

@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
-from ingest.base.reader import RowStore, batches, name_hash
+from ingest.base.reader import RowStore, name_hash
 from ingest.io import limits
 from ingest.io.encoding import BadLine
 from ingest.io.report import (
@@ -226,9 +226,9 @@ class RowReader:
         at = layout.description
         description = field_text(row[at]) or None if at is not None and row[at] is not None else None
         kb_types, types = self._types_of(tuple(native))
-        all_names = self._report.bound_names(id_, tuple(names))
-        languages = {one: languages[one] for one in all_names if one in languages} if languages else languages
-        return Entity(id_, name, all_names[1:], kb_types, types, description, extra, self._popularity(row), languages)
+        languages = {one: languages[one] for one in names if one in languages} if languages else languages
+        popularity = self._popularity(row)
+        return self._report.make_entity(id_, tuple(names), kb_types, types, description, extra, popularity, languages)
 
     def _popularity(self, row: list[Any]) -> float | None:
         at = self._layout.popularity
@@ -249,9 +249,7 @@ class RowReader:
         `languages` are those that are read, the preferred one first, all if empty; `has_own_name`: an option names the
         column of names.
         """
-        facts = self._facts([language.casefold() for language in languages], has_own_name)
-        for batch in batches(facts, lambda fact: len(fact[1])):
-            store.add(batch)
+        store.add(self._facts([language.casefold() for language in languages], has_own_name))
 
     def gathered(self, store: RowStore) -> Iterator[Entity]:
         for id_, facts in groupby(map(_decoder.decode, store.rows()), itemgetter(0)):
@@ -308,13 +306,12 @@ class RowReader:
         if not names:
             return None
         names.sort(key=lambda one: one[0])
-        unique = self._report.bound_names(id_, list(dict.fromkeys(name for _, name, _ in names)))
-        kb_types, types = self._types_of(tuple(native))
-        languages, kept = dict[str, str](), set(unique)
+        unique, languages = list(dict.fromkeys(name for _, name, _ in names)), dict[str, str]()
         for _, name, language in sorted(names, key=lambda one: one[0][1]):  # the wanted languages first
-            if language and name in kept:
+            if language:
                 languages.setdefault(name, language)
-        return Entity(id_, unique[0], unique[1:], kb_types, types, description, languages=languages)
+        kb_types, types = self._types_of(tuple(native))
+        return self._report.make_entity(id_, unique, kb_types, types, description, languages=languages)
 
 
 _Fact = tuple[str, str, str, Any, str]

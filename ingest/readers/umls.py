@@ -253,22 +253,15 @@ class UmlsReader(Reader):
         if self._wanted and self._wanted.isdisjoint(kb_types):
             report.filter_out(SEMANTIC_TYPE, len(atoms))
             return None
-        names = report.bound_names(cui, tuple(dict.fromkeys(name for _, name, *_ in atoms)))
         sabs = sorted({sab for *_, sab, _, _ in atoms})
         level = min(level for *_, level, _ in atoms)
-        languages = {name: language for _, name, language, *_ in reversed(atoms)}  # the first requested one of each
+        languages: dict[str, str] = {}
+        for _, name, language, *_ in atoms:
+            languages.setdefault(name, language)  # the first requested one of each
         extra = {"sab": ",".join(sabs)} | ({} if level == _NO_LEVEL else {"srl": level})
         description = self._find_definition(cui, {aui for *_, aui in atoms}, definitions)
-        return Entity(
-            cui,
-            names[0],
-            names[1:],
-            kb_types,
-            coarse,
-            description,
-            extra,
-            float(len(sabs)),
-            {name: languages[name] for name in names},
+        return report.make_entity(
+            cui, list(languages), kb_types, coarse, description, extra, float(len(sabs)), languages
         )
 
     def _find_definition(self, cui: str, auis: set[str], definitions: RowStore) -> str | None:
@@ -304,9 +297,7 @@ class UmlsReader(Reader):
         return ranks
 
     def _read(self, table: str, report: ReadReport) -> Iterator[list[str]]:
-        """The fields of each sound row of a file, if it is there; the rows of MRCONSO, and all bad ones, count. Raises
-        FormatError if the file is empty or damaged, or none of its first 100 rows is sound.
-        """
+        """The fields of each sound row of a file, if it is there; the rows of MRCONSO, and all bad ones, count."""
         source = self._sources.get(table)
         if source is None:
             return
@@ -345,9 +336,7 @@ def _find_fault(cells: list[str], width: int) -> str:
 
 
 def _find_files(paths: Sequence[PathLike]) -> dict[str, ByteSource]:
-    """The files of a release, open, by table; MRCONSO is among them. Raises FormatError if a path cannot be read or has
-    no file of UMLS, there is no MRCONSO.RRF, or one is found twice; ValueError if there is no path.
-    """
+    """The files of a release, open, by table; MRCONSO is among them, and each is found once."""
     if not paths:
         raise ValueError("nothing to read: no path was given")
     sources: dict[str, ByteSource] = {}
@@ -437,14 +426,11 @@ class MeshReader(Reader):
         kb_types, types = self.find_types(native)
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
         description = next((text for note in notes if (text := _string(note))), None) or _text(record, "Note") or None
-        names_in = report.bound_names(id_, names)
-        return Entity(id_, names_in[0], names_in[1:], kb_types, types, description)
+        return report.make_entity(id_, names, kb_types, types, description)
 
 
 def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:
-    """The line after each record, and the record; what was read is let go. Raises FormatError if the XML is damaged,
-    declares entities, or has a record of more bytes than one may have.
-    """
+    """The line after each record, and the record; what was read is let go."""
     parser: Any = XMLPullParser(("start", "end"))
     line, n_bytes, path = 1, 0, list[Element]()
     try:

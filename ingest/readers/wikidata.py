@@ -128,17 +128,8 @@ class WikidataReader(Reader):
             extra[LINKS_FIELD] = "|".join(f"Q{one}" for one in links)
         texts = (clean(descriptions.get(key, "")) for key in self._languages)
         description = next((text for text in texts if text and "\0" not in text), None)
-        bounded = report.bound_names(str(id_), names)
-        return Entity(
-            str(id_),
-            bounded[0],
-            bounded[1:],
-            types.kb_types,
-            types.types,
-            description,
-            extra,
-            float(n_pages),
-            {name: language_of[name] for name in bounded},
+        return report.make_entity(
+            str(id_), names, types.kb_types, types.types, description, extra, float(n_pages), language_of
         )
 
     def _find_names(self, labels: dict[str, str], aliases: dict[str, list[str]]) -> dict[str, str]:

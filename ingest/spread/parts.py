@@ -266,29 +266,18 @@ class CutReader(Reader):
                 raise InputError(str(path), None, f"a part of the base cannot be read: {error}") from error
 
 
-class Cutter(CutReader):
-    """A reader that writes what it yields into the files of a cut; raises InputError, too, if that fails."""
-
-    def __init__(self, reader: Reader, folder: Path) -> None:
-        super().__init__(folder, range(CUT_FILES))
-        self._reader = reader
-
-    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        advice = "Free some space, or choose a work folder on a larger disk"
-        message = f"parts of the base cannot be written: {{}}. {advice}"
-        with as_input_error(str(self._folder), message, option="work"), ExitStack() as held:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            paths = [_path(self._folder, number) for number in self._files]
-            files = [held.enter_context(path.open("w", encoding="ascii")) for path in paths]
-            for run in self._reader.read_runs(report):
-                files[cut_file_of(run.entity_id)].write(entity_to_json(run) + "\n")
-                yield run
-
-
 def cut_and_scan(reader: Reader, report: ReadReport, folder: Path) -> ScanResult:
     """Read a base once: count it as `scan` does, and write its files into a folder. Raises InputError."""
-    with Cutter(reader, folder) as cutter:
-        return scan(reader, report, cutter=cutter)
+    advice = "Free some space, or choose a work folder on a larger disk"
+    message = f"parts of the base cannot be written: {{}}. {advice}"
+    with as_input_error(str(folder), message, option="work"), ExitStack() as held:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [held.enter_context(_path(folder, number).open("w", encoding="ascii")) for number in range(CUT_FILES)]
+
+        def write(run: Entity) -> None:
+            files[cut_file_of(run.entity_id)].write(entity_to_json(run) + "\n")
+
+        return scan(reader, report, on_run=write)
 
 
 def _path(folder: Path, number: int) -> Path:

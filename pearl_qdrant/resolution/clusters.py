@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -76,7 +76,7 @@ class PairTable:
         self._score = score
 
     def add_missing(self, pairs: Iterable[Pair]) -> None:
-        missing = [key for key in dict.fromkeys(_key(a, b) for a, b in pairs) if self._get(key) is None]
+        missing = list(dict.fromkeys(_key(*pair) for pair in pairs if self.get(*pair) is None))
         if missing:
             scored = self._score([(key >> 32, key & 0xFFFFFFFF) for key in missing])
             self._added.update(zip(missing, zip(*scored, strict=True), strict=True))
@@ -91,7 +91,12 @@ class PairTable:
 
     def get(self, a: int, b: int) -> float | None:
         """The probability of a pair, `FORBIDDEN` where there is a doubt; None if it is not known."""
-        return self._get(_key(a, b))
+        key = _key(a, b)
+        if (found := self._added.get(key)) is None:
+            if (at := self._find(key)) is None:
+                return None
+            found = float(self._probabilities[at]), int(self._doubts[at])
+        return FORBIDDEN if found[1] else found[0]
 
     def probability(self, a: int, b: int) -> float:
         """The probability of a pair as `get` has it, scored if need be."""
@@ -116,14 +121,6 @@ class PairTable:
             if probability >= least:
                 yield key >> 32, key & 0xFFFFFFFF, probability, doubt
 
-    def _get(self, key: int) -> float | None:
-        if (found := self._added.get(key)) is not None:
-            return FORBIDDEN if found[1] else found[0]
-        at = self._find(key)
-        if at is None:
-            return None
-        return FORBIDDEN if self._doubts[at] else float(self._probabilities[at])
-
     def _find(self, key: int) -> int | None:
         at = int(self._keys.searchsorted(key))
         return at if at < len(self._keys) and self._keys[at] == key else None
@@ -137,19 +134,6 @@ def _key(a: int, b: int) -> int:
     return a << 32 | b if a < b else b << 32 | a
 
 
-@dataclass(slots=True)
-class _State:
-    """Clusters while they merge, by the number of one of their names: their names, the clusters that have a probable
-    pair with each, a version that changes with each merge (so that old entries of the queue are recognised), and those
-    that have a founder.
-    """
-
-    members: dict[int, list[int]] = field(default_factory=dict)
-    near: dict[int, set[int]] = field(default_factory=dict)
-    version: dict[int, int] = field(default_factory=dict)
-    fixed: set[int] = field(default_factory=set)
-
-
 def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups: Sequence[Group] = ()) -> list[Cluster]:
     """Merge names into clusters of at least two, and those of groups.
 
@@ -159,20 +143,10 @@ def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups:
         prefer: Says which name a cluster is called by, of those that the others agree with about as well.
         groups: Names that are together whatever their probability, without common members; two founders never merge.
     """
-    state = _start(table, threshold, groups)
-    queue = [entry for cluster in state.members for entry in _entries(table, state, cluster, threshold, once=True)]
-    heapq.heapify(queue)
-    while queue:
-        _, a, b, version_a, version_b = heapq.heappop(queue)
-        if state.version.get(a) != version_a or state.version.get(b) != version_b:
-            continue
-        _join(state, a, b)
-        for entry in _entries(table, state, a, threshold):
-            heapq.heappush(queue, entry)
     founders = {group.founder: group for group in groups if group.founder is not None}
     held = {member for group in groups for member in group.members if len(group.members) > 1}
     found = []
-    for members in state.members.values():
+    for members in _Merging(table, threshold, groups).run():
         founder = next((member for member in members if member in founders), None)
         if len(members) > 1 or founder is not None:
             first = _with_representative(table, members, prefer, founder)
@@ -192,51 +166,57 @@ def attach(of_name: dict[int, Cluster], short: int, long: int, probability: floa
     of_name.update(dict.fromkeys(kept.members, kept))
 
 
-_Entry = tuple[float, int, int, int, int]
+class _Merging:
+    """Clusters while they merge, by the number of one of their names: their names, the clusters that have a probable
+    pair with each, a version that changes with each merge (so that old entries of the queue are recognised), and those
+    that have a founder.
+    """
 
+    def __init__(self, table: PairTable, threshold: float, groups: Sequence[Group]) -> None:
+        self._table, self._threshold = table, threshold
+        self._members = {group.members[0]: list(group.members) for group in groups}
+        self._fixed = {group.members[0] for group in groups if group.founder is not None}
+        self._near: dict[int, set[int]] = {}
+        of_name = {member: group.members[0] for group in groups for member in group.members}
+        for a, b, _ in table.items(threshold):
+            one, other = of_name.get(a, a), of_name.get(b, b)
+            if one != other:
+                for cluster, neighbour in ((one, other), (other, one)):
+                    self._members.setdefault(cluster, [cluster])
+                    self._near.setdefault(cluster, set()).add(neighbour)
+        self._version = dict.fromkeys(self._members, 0)
 
-def _start(table: PairTable, threshold: float, groups: Sequence[Group]) -> _State:
-    """Groups and clusters of one name, and which of them have a probable pair."""
-    state = _State()
-    of_name: dict[int, int] = {}
-    for group in groups:
-        first = group.members[0]
-        state.members[first] = list(group.members)
-        of_name.update(dict.fromkeys(group.members, first))
-        if group.founder is not None:
-            state.fixed.add(first)
-    for a, b, _ in table.items(threshold):
-        one, other = of_name.get(a, a), of_name.get(b, b)
-        if one != other:
-            for cluster, neighbour in ((one, other), (other, one)):
-                state.members.setdefault(cluster, [cluster])
-                state.near.setdefault(cluster, set()).add(neighbour)
-    state.version = dict.fromkeys(state.members, 0)
-    return state
+    def run(self) -> Iterable[list[int]]:
+        """The names of each cluster, when no two of them merge any more."""
+        queue = [entry for cluster in self._members for entry in self._entries(cluster, once=True)]
+        heapq.heapify(queue)
+        while queue:
+            _, a, b, version_a, version_b = heapq.heappop(queue)
+            if self._version.get(a) == version_a and self._version.get(b) == version_b:
+                self._join(a, b)
+                for entry in self._entries(a):
+                    heapq.heappush(queue, entry)
+        return self._members.values()
 
+    def _entries(self, cluster: int, *, once: bool = False) -> Iterator[tuple[float, int, int, int, int]]:
+        """Entries of the queue for a cluster and those near it, or only those of a higher number."""
+        for other in sorted(self._near.get(cluster, ())):
+            if (once and other < cluster) or (cluster in self._fixed and other in self._fixed):
+                continue
+            linkage = _linkage(self._table, self._members[cluster], self._members[other])
+            if linkage >= self._threshold:
+                yield -linkage, cluster, other, self._version[cluster], self._version[other]
 
-def _entries(
-    table: PairTable, state: _State, cluster: int, threshold: float, *, once: bool = False
-) -> Iterator[_Entry]:
-    """Entries of the queue for a cluster and those near it, or only those of a higher number."""
-    for other in sorted(state.near.get(cluster, ())):
-        if (once and other < cluster) or (cluster in state.fixed and other in state.fixed):
-            continue
-        linkage = _linkage(table, state.members[cluster], state.members[other])
-        if linkage >= threshold:
-            yield -linkage, cluster, other, state.version[cluster], state.version[other]
-
-
-def _join(state: _State, a: int, b: int) -> None:
-    state.members[a] += state.members.pop(b)
-    state.version[a] += 1
-    del state.version[b]
-    if b in state.fixed:
-        state.fixed.add(a)
-    state.near[a] = (state.near[a] | state.near.pop(b)) - {a, b}
-    for other in state.near[a]:
-        state.near[other].discard(b)
-        state.near[other].add(a)
+    def _join(self, a: int, b: int) -> None:
+        self._members[a] += self._members.pop(b)
+        self._version[a] += 1
+        del self._version[b]
+        if b in self._fixed:
+            self._fixed.add(a)
+        self._near[a] = (self._near[a] | self._near.pop(b)) - {a, b}
+        for other in self._near[a]:
+            self._near[other].discard(b)
+            self._near[other].add(a)
 
 
 def _linkage(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> float:
@@ -260,10 +240,7 @@ def _linkage(table: PairTable, ours: Sequence[int], theirs: Sequence[int]) -> fl
 def _with_representative(
     table: PairTable, members: Sequence[int], prefer: Prefer, founder: int | None = None
 ) -> Cluster:
-    """A cluster with its founder, else the member that the others agree with most.
-
-    Of those that do so to a tenth, the preferred is taken, then the first.
-    """
+    """A cluster with its founder, else the preferred of the members that the others agree with most, to a tenth."""
     if founder is None:
         table.add_missing([(a, b) for i, a in enumerate(members) for b in members[i + 1 :]])
         weights = prefer(members)

@@ -162,9 +162,21 @@ class Resolution:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Resolution:
-        """Read what `write` wrote, without pairs for review. Raises FormatError if it is not such a file."""
-        names, inputs = read_nodes(Path(path))
-        return cls(tuple(names), inputs=inputs)
+        """Read what `write` wrote, without pairs for review. Raises FormatError if a column is missing, or a number is
+        none.
+        """
+        names, inputs = [], dict[str, None]()
+        for number, row in _read_rows(Path(path), NODE_COLUMNS):
+            try:
+                probability, count = float(row["probability"]), int(row["count"])
+            except ValueError as error:
+                raise FormatError(str(path), number, f"probability and count are numbers ({error})") from error
+            inputs.update(dict.fromkeys(split_list(row["inputs"])))
+            name, type_, node_id, canonical_name = (row[column] for column in NODE_COLUMNS[:4])
+            of = name, type_, node_id, canonical_name, row["entity_id"] or None, row["kb"] or None
+            is_founder, apart = row["founded"] == "yes", split_list(row["apart"])
+            names.append(ResolvedName(*of, probability, row["reason"], count, is_founder, apart))
+        return cls(tuple(names), inputs=tuple(inputs))
 
     def undo(self, names: Iterable[str | NameRecord]) -> Resolution:
         """Take names out of their nodes: each founds a node of its own, and later runs keep it apart from the former.
@@ -332,22 +344,6 @@ def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator
                 *(join_list(one.apart), "" if number else join_list(inputs)),
             )
         )
-
-
-def read_nodes(path: Path) -> tuple[list[ResolvedName], tuple[str, ...]]:
-    """Read what `node_lines` wrote. Raises FormatError if a column is missing, or a number is none."""
-    names, inputs = [], dict[str, None]()
-    for number, row in _read_rows(path, NODE_COLUMNS):
-        try:
-            probability, count = float(row["probability"]), int(row["count"])
-        except ValueError as error:
-            raise FormatError(str(path), number, f"probability and count are numbers ({error})") from error
-        inputs.update(dict.fromkeys(split_list(row["inputs"])))
-        name, type_, node_id, canonical_name = (row[column] for column in NODE_COLUMNS[:4])
-        of = name, type_, node_id, canonical_name, row["entity_id"] or None, row["kb"] or None
-        is_founder, apart = row["founded"] == "yes", split_list(row["apart"])
-        names.append(ResolvedName(*of, probability, row["reason"], count, is_founder, apart))
-    return names, tuple(inputs)
 
 
 def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +21,6 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> EdgeStore:
+def store(tmp_path: Path) -> Store:
     """An empty embedded store."""
-    return EdgeStore(tmp_path / "store")
+    return open_store(str(tmp_path / "store"))

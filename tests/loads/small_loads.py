@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ingest.base.reader import scan
-from ingest.formats import open_reader
-from ingest.io.report import ReadReport
-from ingest.load.pipeline import ingest
-from ingest.load.request import LoadResult
+from pearl_qdrant import LoadResult, load_base
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest
@@ -55,17 +51,10 @@ def write_base(path: Path, n: int) -> Path:
 def load(
     path: Path, store: Store, encoder: Encoder, *, text: str | None = None, max_errors: int | None = 0, **options: Any
 ) -> LoadResult:
-    """Ingest a file, with this text if there is one, into the collection `base`, which is made if it is not there."""
+    """Load a file, with this text if there is one, into the collection `base`."""
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    with open_reader([path]) as reader:
-        scanned = scan(reader, ReadReport())
-        name = "base"
-        collection = store.open(name) if name in store.collections() else store.create(manifest_for(encoder))
-        try:
-            return ingest(reader, scanned, encoder, collection, max_errors=max_errors, **options)
-        finally:
-            collection.close()
+    return load_base(path, "base", store=store, model=encoder, max_errors=max_errors, **options)
 
 
 def contents(store: Store) -> dict[str, object]:

@@ -15,10 +15,8 @@ from small_loads import CountingEncoder
 from pearl_qdrant import LoadEvents, ReadOptions, load_base, make_entity
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.administration import find_problems
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Store
-from pearl_qdrant.store.server.store import ServerStore
 
 HEADER = "id\tname\ttype\taliases\n"
 OLD = HEADER + "".join(f"E{i}\tw{i} times\tORG\tw{i} post\n" for i in range(20))
@@ -43,12 +41,12 @@ class Heard(LoadEvents):
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind."""
     if request.param == "edge":
-        with_edge = EdgeStore(tmp_path / "store")
+        with_edge = open_store(str(tmp_path / "store"))
         yield with_edge
         with_edge.close()
         return
     with QdrantDouble() as double:
-        opened = ServerStore.connect(double.url)
+        opened = open_store(double.url)
         yield opened
         opened.close()
 
@@ -188,15 +186,21 @@ def test_what_is_no_newer_release_is_loaded_beside(tmp_path: Path, place: Store,
 
 
 def test_names_that_an_update_kept_are_asked_about_again(tmp_path: Path, place: Store, encoder: Encoder) -> None:
-    """A collection with names that the release lacks is not taken for the release."""
+    """Retired names stay if the caller refuses to delete them; a collection that has them is not the release."""
     load_base(write(tmp_path, OLD), "base", store=place, model=encoder)
-    path = write(tmp_path, NEW)
-    kept = load_base(path, "base", store=place, model=encoder, update=True, may_remove=lambda removed, total: False)
+    path, asked = write(tmp_path, NEW), list[tuple[int, int]]()
+
+    def refuse(removed: int, total: int) -> bool:
+        asked.append((removed, total))
+        return False
+
+    kept = load_base(path, "base", store=place, model=encoder, update=True, may_remove=refuse)
 
     result = load_base(path, "base", store=place, model=encoder, update=None)
 
     assert result.is_update
-    assert (kept.kept, result.removed, result.added) == (1, 1, 0)
+    assert (asked, kept.kept, kept.removed, kept.points) == ([(1, 42)], 1, 0, 42)
+    assert (result.removed, result.added) == (1, 0)
 
 
 def test_the_command_says_that_nothing_is_to_be_done(run: Run, model: Path, tmp_path: Path) -> None:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
+from spread_cases import vectors_of
 
-from ingest.base.reader import hash_texts, scan
-from ingest.formats import open_reader
-from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, RepeatedNames, ingest, overlap
-from ingest.load.request import LoadResult
+from ingest.load.pipeline import overlap
+from pearl_qdrant import LoadResult, load_base
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import StoreUnavailableError
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store import Store, open_store
 
 
-def test_every_name_becomes_a_point(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+def test_every_name_becomes_a_point(tmp_path: Path, store: Store, encoder: Encoder) -> None:
     """What I ingest is all there, with its phrase types, and the report counts it exactly."""
     result = load(write_base(tmp_path / "base.tsv", 50), store, encoder)
 
@@ -34,13 +31,7 @@ def test_every_name_becomes_a_point(tmp_path: Path, store: EdgeStore, encoder: E
 
 def load_shard(url: str, path: Path, encoder: Encoder) -> LoadResult:
     """Load one of several inputs into the collection `base` of a server."""
-    store = ServerStore.connect(url)
-    with open_reader([path]) as reader:
-        scanned = scan(reader, ReadReport())
-        try:
-            return ingest(reader, scanned, encoder, store.open("base"), max_errors=0, loading=Loading(path.name))
-        finally:
-            store.close()
+    return load_base(path, "base", store=url, model=encoder)
 
 
 def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,14 +42,14 @@ def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, mon
     for i, shard in enumerate(shards):
         shard.write_text("\n".join([rows[0], *rows[1 + i :: 3]]) + "\n", encoding="utf-8")
     with QdrantDouble() as double:
-        store = ServerStore.connect(double.url)
+        store = open_store(double.url)
         collection = store.create(manifest_for(encoder))
         with pytest.raises(MemoryError):
             load_shard(double.url, shards[0], CountingEncoder(encoder, fail_at=4))
 
         with ThreadPoolExecutor(2) as threads:
             others = list(threads.map(lambda shard: load_shard(double.url, shard, encoder), shards[1:]))
-        assert all(shards[0].name in other.unfinished for other in others)
+        assert all(str(shards[0]) in other.unfinished for other in others)
         manifest = collection.read_manifest()
         assert manifest.state == "loading"
         assert [one.is_done for one in manifest.checkpoints] == [False, True, True]
@@ -73,54 +64,32 @@ def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, mon
         assert collection.status().is_finalized
         stored = {point.id: point for point in collection.scroll()}
         store.close()
-    whole = EdgeStore(tmp_path / "whole")
+    whole = open_store(str(tmp_path / "whole"))
     load(tmp_path / "all.tsv", whole, encoder)
     assert stored == contents(whole)
 
 
+@pytest.mark.parametrize("capacity", [32_768, 2])
 def test_each_distinct_name_is_encoded_once(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capacity: int
 ) -> None:
-    """A name that many entities share is encoded once, at any distance."""
-    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 16)
-    path = tmp_path / "base.tsv"
+    """A name that many entities share is encoded once, at any distance, as far as memory allows; it has its vector."""
+    path, whole = tmp_path / "base.tsv", open_store(str(tmp_path / "whole"))
     rows = "".join(f"E{i}\tw{i}\tORG\tthe times|post {i % 7}\n" for i in range(120))
-    path.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
+    load(path, whole, encoder, text=f"id\tname\ttype\taliases\n{rows}")
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 16)
+    monkeypatch.setattr("ingest.load.pipeline.CAPACITY", capacity)
     counting = CountingEncoder(encoder)
 
     result = load(path, store, counting)
 
-    assert sorted(counting.names) == sorted(set(counting.names))
-    assert len(counting.names) == result.distinct_names == 120 + 1 + 7
+    assert result.distinct_names == len(set(counting.names)) == 120 + 1 + 7
+    assert (len(counting.names) > result.distinct_names) == (capacity == 2)
+    with closing(store.open("base")) as ours, closing(whole.open("base")) as theirs:
+        assert vectors_of(ours) == pytest.approx(vectors_of(theirs), abs=1e-6)
 
 
-def test_remembered_vectors_are_the_encoders_own(encoder: Encoder) -> None:
-    """A repeated name has the same vector and types as the first time."""
-    names = ["the times", "post", "city", "the times", "heart"]
-    again = RepeatedNames(encoder, hash_texts(sorted(["the times", "post"])).copy())
-    again._repeated.sort()
-    again.encode(names)
-    second = again.encode(["post", "aspirin", "the times"])
-
-    plain = encoder.encode(["post", "aspirin", "the times"])
-    assert second.vectors == pytest.approx(plain.vectors, abs=1e-6)
-    assert second.type_probabilities == pytest.approx(plain.type_probabilities, abs=1e-6)
-    assert second.encodable.all()
-
-
-def test_the_memory_of_repeated_names_is_bounded(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A limited number of vectors is kept, for any number of repeated names."""
-    monkeypatch.setattr("ingest.load.pipeline.CAPACITY", 8)
-    names = [f"w{i}" for i in range(50)]
-    hashes = hash_texts(names).copy()
-    hashes.sort()
-    repeated = RepeatedNames(encoder, hashes)
-    repeated.encode(names)
-
-    assert len(repeated._kept) == 8
-
-
-def test_the_counts_of_a_report_add_up(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+def test_the_counts_of_a_report_add_up(tmp_path: Path, store: Store, encoder: Encoder) -> None:
     """Names with and without a vector, of this input and of others, add up to the points, also of a second input."""
     first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
     first.write_text("E1\tthe times\nE2\t\U0001f984\n", "utf-8")
@@ -131,19 +100,6 @@ def test_the_counts_of_a_report_add_up(tmp_path: Path, store: EdgeStore, encoder
     for one in reports:
         assert one["points"] == one["names"] + one["other_names"] == one["with_vector"] + one["without_vector"]
         assert one["seconds"] == pytest.approx(one["load_seconds"] + one["graph_seconds"], abs=2e-3)
-
-
-def test_overlap_raises_where_the_producer_failed() -> None:
-    """What fails in another thread fails here, after the items that came before."""
-
-    def produce() -> Any:
-        yield 1
-        raise StoreUnavailableError("http://x", tries=1, seconds=0, last="gone")
-
-    items = overlap(produce(), 2)
-    assert next(items) == 1
-    with pytest.raises(StoreUnavailableError):
-        next(items)
 
 
 def test_overlap_stops_its_producer_when_the_consumer_stops() -> None:

@@ -22,17 +22,16 @@ from ingest.load.request import LoadEvents
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import child_process as bulk_writer
 from pearl_qdrant.store.edge.child_process import POINTS, Answer
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest, name_points
-from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.mark.parametrize("step_s, n_flushes", [(0.0, 1), (4.0, 2), (11.0, 6)])
 def test_the_store_is_flushed_every_ten_seconds(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, step_s: float, n_flushes: int
+    tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, step_s: float, n_flushes: int
 ) -> None:
     """Few names are kept, too, if they took long; the last call is for the whole input."""
     monkeypatch.setattr(pipeline, "WINDOW", 40)
@@ -84,7 +83,7 @@ def test_a_stopped_load_does_not_wait_for_a_compaction(
     monkeypatch.setattr(bulk_writer, "EdgeProcess", _Busy)
     children.clear()
     manifest = Manifest.for_model(encoder.info, collection="toy", kb="toy")
-    collection = EdgeStore(tmp_path).create(manifest)
+    collection = open_store(str(tmp_path)).create(manifest)
     encoded: Encoded = encoder.encode(["one"])
     writer = collection.writer()
 
@@ -100,49 +99,20 @@ def test_a_stopped_load_does_not_wait_for_a_compaction(
     collection.close()
 
 
-def test_the_manifest_says_loading_until_the_last_point_is_stored(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A load that failed halfway is marked as incomplete, and resumes where it stopped."""
-    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
-    path = write_base(tmp_path / "base.tsv", 100)
-    failing = CountingEncoder(encoder, fail_at=6)
-    with pytest.raises(MemoryError):
-        load(path, store, failing)
-    collection = store.open("base")
-    manifest = collection.manifest
-    collection.close()
-    assert manifest.state == "loading"
-    assert len(manifest.checkpoints) == 1
-
-    counting = CountingEncoder(encoder)
-    result = load(path, store, counting)
-
-    assert 0 < result.resumed_at < 100
-    assert len(counting.names) < 200, "what was stored is not encoded again"
-    assert result.points == 200
-    collection = store.open("base")
-    assert (collection.manifest.state, collection.manifest.checkpoints) == ("ready", ())
-    collection.close()
-    resumed = contents(store)
-    fresh = EdgeStore(tmp_path / "fresh")
-    load(path, fresh, encoder)
-    assert resumed == contents(fresh)
-
-
 @pytest.mark.parametrize("on_server", [False, True])
 def test_what_is_stored_is_not_encoded_again(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, on_server: bool
+    tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, on_server: bool
 ) -> None:
-    """A load that ends anywhere goes on with the names that are not stored."""
+    """A load that failed halfway is marked as incomplete, and goes on with the names that are not stored."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
     path = write_base(tmp_path / "base.tsv", 100)
-    with QdrantDouble() as double, closing(ServerStore.connect(double.url)) as server:
+    with QdrantDouble() as double, closing(open_store(double.url)) as server:
         used: Store = server if on_server else store
         with pytest.raises(MemoryError):
             load(path, used, CountingEncoder(encoder, fail_at=6))
         with closing(used.open("base")) as collection:
-            n_stored = collection.count()
+            n_stored, manifest = collection.count(), collection.read_manifest()
+        assert (manifest.state, len(manifest.checkpoints)) == ("loading", 1)
         counting = CountingEncoder(encoder)
         result = load(path, used, counting)
 
@@ -150,15 +120,22 @@ def test_what_is_stored_is_not_encoded_again(
         assert result.resumed_at == n_stored // 2
         assert len(counting.names) <= 200 - n_stored
         assert result.points == 200
+        with closing(used.open("base")) as collection:
+            manifest = collection.read_manifest()
+        assert (manifest.state, manifest.checkpoints) == ("ready", ())
+        resumed = contents(used)
+    fresh = open_store(str(tmp_path / "fresh"))
+    load(path, fresh, encoder)
+    assert resumed == contents(fresh)
 
 
 @pytest.mark.parametrize("on_server", [False, True])
 def test_a_load_that_dies_before_its_last_write_resumes(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, on_server: bool
+    tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, on_server: bool
 ) -> None:
     """All names and the graph are there. The checkpoint stays until the manifest has the input, so nothing is asked."""
     path = write_base(tmp_path / "base.tsv", 20)
-    with QdrantDouble() as double, closing(ServerStore.connect(double.url)) as server:
+    with QdrantDouble() as double, closing(open_store(double.url)) as server:
         used: Store = server if on_server else store
         with monkeypatch.context() as dying:
             dying.setattr("ingest.load.pipeline.IdfTable.from_names", lambda names: (_ for _ in ()).throw(MemoryError))
@@ -176,7 +153,7 @@ def test_a_load_that_dies_before_its_last_write_resumes(
             assert (manifest.checkpoints, manifest.state, len(manifest.loaded)) == ((), "ready", 1)
 
 
-def test_names_of_another_release_are_no_reason_to_encode(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+def test_names_of_another_release_are_no_reason_to_encode(tmp_path: Path, store: Store, encoder: Encoder) -> None:
     """Where a type changed, the payload is replaced and the vector stays."""
     path = write_base(tmp_path / "base.tsv", 100)
     load(path, store, encoder)
@@ -189,22 +166,8 @@ def test_names_of_another_release_are_no_reason_to_encode(tmp_path: Path, store:
     assert {point.types for point in contents(store).values() if point.entity_id == "E3"} == {("GPE",)}  # type: ignore[attr-defined]
 
 
-def test_a_changed_input_is_loaded_whole(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If I change the file after an interrupted load, all its names are there."""
-    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
-    with pytest.raises(MemoryError):
-        load(write_base(tmp_path / "base.tsv", 100), store, CountingEncoder(encoder, fail_at=6))
-
-    result = load(write_base(tmp_path / "base.tsv", 101), store, encoder)
-
-    assert result.resumed_at > 0
-    assert result.points == 202
-
-
 def test_an_input_that_changed_far_from_its_start_is_loaded_whole(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
     monkeypatch.setattr("ingest.load.pipeline.WINDOW", 2000)
@@ -214,6 +177,7 @@ def test_an_input_that_changed_far_from_its_start_is_loaded_whole(
         load(path, store, CountingEncoder(encoder, fail_at=2), text=text)
     result = load(path, store, encoder, text=text.replace("w1500 times", "w1500 posts"))
 
+    assert result.resumed_at > 0
     assert result.points >= 4000
     assert "w1500 posts" in {point.name for point in contents(store).values()}  # type: ignore[attr-defined]
 
@@ -235,7 +199,7 @@ def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
 
 @pytest.mark.slow
 def test_a_load_resumes_after_one_entity_was_added_and_another_deleted(
-    tmp_path: Path, store: EdgeStore, encoder: Encoder
+    tmp_path: Path, store: Store, encoder: Encoder
 ) -> None:
     """What I add by hand to an unfinished collection stays, and hides no name of the base that is gone."""
     path = write_base(tmp_path / "base.tsv", 30)
@@ -251,7 +215,7 @@ def test_a_load_resumes_after_one_entity_was_added_and_another_deleted(
     assert load(path, store, encoder).points == 63
 
 
-def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: Store, encoder: Encoder) -> None:
     """If the store holds fewer points than were written, the load fails with an error."""
     from pearl_qdrant.errors import StoreError
 

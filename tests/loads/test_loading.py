@@ -29,9 +29,9 @@ from pearl_qdrant.errors import (
     StoreError,
     TooManyErrorsError,
 )
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge.child_process import EdgeWriter
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Placement
 
 
@@ -85,7 +85,7 @@ def test_a_base_is_loaded_and_linked_from_python(tmp_path: Path, base: Path, mod
 
 def test_a_store_and_an_encoder_that_are_open_stay_open(tmp_path: Path, base: Path, model: Path) -> None:
     """A program with a store and a model loads several bases with them."""
-    store, encoder = EdgeStore(tmp_path / "store"), load_encoder(str(model), device="cpu")
+    store, encoder = open_store(str(tmp_path / "store")), load_encoder(str(model), device="cpu")
     for name in ("one", "two"):
         load_base([base], name, store=store, model=encoder, kb=name)
 
@@ -101,7 +101,7 @@ def test_the_environment_names_the_store(
     monkeypatch.setenv("PEARL_QDRANT_STORE", str(tmp_path / "elsewhere"))
     load_base(str(base), model=str(model))
 
-    assert EdgeStore(tmp_path / "elsewhere").collections() == ["names"]
+    assert open_store(str(tmp_path / "elsewhere")).collections() == ["names"]
 
 
 def test_restarting_begins_with_an_empty_collection(tmp_path: Path, base: Path, model: Path) -> None:
@@ -112,7 +112,7 @@ def test_restarting_begins_with_an_empty_collection(tmp_path: Path, base: Path, 
     empty.write_text("E1\t \n", encoding="utf-8")
     with pytest.raises(EmptyBaseError):
         load_base(empty, "base", store=store, model=str(model), restart=True)
-    with closing(EdgeStore(store).open("base")) as collection:
+    with closing(open_store(str(store)).open("base")) as collection:
         assert collection.count() == 40
     base.write_text("E1\tone\n", encoding="utf-8")
 
@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, base: Path, model: Path) -
     bad.write_text("E1\tone\nE2\n", encoding="utf-8")
     with pytest.raises(TooManyErrorsError):
         load_base(bad, "base", store=store, model=str(model), max_errors=0)
-    with closing(EdgeStore(store).open("base")) as collection:
+    with closing(open_store(str(store)).open("base")) as collection:
         assert collection.count() == 40
 
 
@@ -187,16 +187,9 @@ def test_what_has_no_name_is_asked_for() -> None:
 KEPT = "stored and kept"
 
 
-def test_nothing_is_said_to_be_kept_where_nothing_was_stored(
-    run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_said_to_be_kept_where_nothing_was_stored(run: Run, base: Path, model: Path) -> None:
     """A load that fails before anything is stored does not claim that something is kept."""
-
-    def refuse(store: EdgeStore, manifest: object, placement: object) -> EdgeCollection:
-        raise StoreError("The store cannot be written.")
-
-    monkeypatch.setattr(EdgeStore, "create", refuse)
-    outcome = run("ingest", str(base), "--model", str(model))
+    outcome = run("ingest", str(base), "--model", str(model), "--store", str(base))
 
     assert outcome.status == 1
     assert KEPT not in outcome.err

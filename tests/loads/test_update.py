@@ -9,10 +9,8 @@ import pytest
 from cli_runner import Run
 from small_loads import CountingEncoder, contents, load
 
-from ingest.load import pipeline
-from ingest.load.pipeline import Loading
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 
 HEADER = "id\tname\ttype\taliases\n"
 OLD = HEADER + "1\tParis\tGPE\tCity of Light\n2\tRome\tGPE\tRoma\n3\tParis Hilton\tPERSON\t\n4\tGone\tORG\tGone Inc.\n"
@@ -22,11 +20,8 @@ NEW = (
 )
 
 
-UPDATE = Loading(is_update=True)
-
-
 @pytest.fixture
-def loaded(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> Path:
+def loaded(tmp_path: Path, store: Store, encoder: Encoder) -> Path:
     """A base whose older release is loaded into the collection `base`."""
     load(tmp_path / "a.tsv", store, encoder, text=OLD)
     return tmp_path / "a.tsv"
@@ -35,18 +30,18 @@ def loaded(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> Path:
 @pytest.fixture
 def fresh(tmp_path: Path, encoder: Encoder) -> dict[str, object]:
     """What a new ingest of the newer release makes."""
-    other = EdgeStore(tmp_path / "other")
+    other = open_store(str(tmp_path / "other"))
     load(tmp_path / "b.tsv", other, encoder, text=NEW)
     return contents(other)
 
 
 def test_an_update_leaves_what_a_new_ingest_would_make(
-    loaded: Path, store: EdgeStore, fresh: dict[str, object], encoder: Encoder
+    loaded: Path, store: Store, fresh: dict[str, object], encoder: Encoder
 ) -> None:
     """Added, changed and retired names are all as in the new release; only new names are encoded."""
     counting = CountingEncoder(encoder)
 
-    result = load(loaded, store, counting, text=NEW, loading=Loading(is_update=True, kb_version="2"))
+    result = load(loaded, store, counting, text=NEW, update=True, kb_version="2")
 
     assert contents(store) == fresh
     assert sorted(counting.names) == ["Berlin", "Hilton", "Lutetia"]
@@ -57,9 +52,9 @@ def test_an_update_leaves_what_a_new_ingest_would_make(
         assert (collection.manifest.state, collection.manifest.kb_version) == ("ready", "2")
 
 
-def test_vectors_survive_a_change_of_the_payload(loaded: Path, store: EdgeStore, encoder: Encoder) -> None:
+def test_vectors_survive_a_change_of_the_payload(loaded: Path, store: Store, encoder: Encoder) -> None:
     """A name whose type changed is found as before, under its new type."""
-    load(loaded, store, encoder, text=NEW, loading=UPDATE)
+    load(loaded, store, encoder, text=NEW, update=True)
 
     with closing(store.open("base")) as collection:
         ((best, *_),) = collection.search(encoder.encode(["Roma"]).vectors, limit=3, types=["LOC"])
@@ -68,13 +63,13 @@ def test_vectors_survive_a_change_of_the_payload(loaded: Path, store: EdgeStore,
     assert best.score == pytest.approx(1.0, abs=1e-5)
 
 
-def test_another_description_is_another_payload(tmp_path: Path, store: EdgeStore, encoder: Encoder) -> None:
+def test_another_description_is_another_payload(tmp_path: Path, store: Store, encoder: Encoder) -> None:
     """Descriptions are kept as text: all names of the entity get the new one, and nothing is encoded for it."""
     old = "id\tname\taliases\tdescription\n1\tParis\tCity of Light\tcapital of France\n2\tRome\t\t\n"
     counting, path = CountingEncoder(encoder), tmp_path / "a.tsv"
     load(path, store, counting, text=old)
 
-    result = load(path, store, counting, text=old.replace("France", "the French Republic"), loading=UPDATE)
+    result = load(path, store, counting, text=old.replace("France", "the French Republic"), update=True)
 
     assert sorted(counting.names) == ["City of Light", "Paris", "Rome"]
     assert (result.added, result.changed, result.unchanged) == (0, 2, 1)
@@ -85,46 +80,30 @@ def test_another_description_is_another_payload(tmp_path: Path, store: EdgeStore
 
 
 def test_an_update_that_was_stopped_can_be_run_again(
-    loaded: Path, store: EdgeStore, fresh: dict[str, object], encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+    loaded: Path, store: Store, fresh: dict[str, object], encoder: Encoder
 ) -> None:
     """Work that was done before a kill is found done; the result is the same."""
 
-    def fail(*_: object) -> list[str]:
+    def stop(removed: int, total: int) -> bool:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(pipeline.Inventory, "find_retired", fail)
-        with pytest.raises(KeyboardInterrupt):
-            load(loaded, store, encoder, text=NEW, loading=UPDATE)
+    with pytest.raises(KeyboardInterrupt):
+        load(loaded, store, encoder, text=NEW, update=True, may_remove=stop)
     with closing(store.open("base")) as collection:
         assert collection.manifest.state == "loading"
 
-    result = load(loaded, store, encoder, text=NEW, loading=UPDATE)
+    result = load(loaded, store, encoder, text=NEW, update=True)
 
     assert (result.added, result.removed) == (0, 2)
     assert contents(store) == fresh
 
 
-def test_nothing_is_removed_while_rows_cannot_be_read(loaded: Path, store: EdgeStore, encoder: Encoder) -> None:
+def test_nothing_is_removed_while_rows_cannot_be_read(loaded: Path, store: Store, encoder: Encoder) -> None:
     """A bad row may be that of an entity which is stored: it stays."""
-    result = load(loaded, store, encoder, text=NEW + "4\t\tORG\t\n", max_errors=None, loading=UPDATE)
+    result = load(loaded, store, encoder, text=NEW + "4\t\tORG\t\n", max_errors=None, update=True)
 
     assert (result.removed, result.kept, result.points) == (0, 2, 10)
     assert result.report.skipped == {"no_name": 1}
-
-
-def test_who_calls_decides_about_removal(loaded: Path, store: EdgeStore, encoder: Encoder) -> None:
-    """Retired names stay if the caller refuses to delete them, and are counted."""
-    asked: list[tuple[int, int]] = []
-
-    def refuse(removed: int, total: int) -> bool:
-        asked.append((removed, total))
-        return False
-
-    result = load(loaded, store, encoder, text=NEW, loading=UPDATE, may_remove=refuse)
-
-    assert asked == [(2, 10)]
-    assert (result.removed, result.kept, result.points) == (0, 2, 10)
 
 
 def test_update_on_the_command_line(run: Run, model: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from pyarrow import parquet
 from rdf_bases import NODES, TOES, graph, read
 from standard_input import given_input
 from tables import workbook
-from umls_release import CONSO, atom
+from umls_release import CONSO
 from wikidata_items import ADA, TRUTHY, dump, item, wd
 
 from ingest.base import type_map
@@ -186,17 +186,6 @@ def test_what_the_options_leave_out_is_in_the_report(run: Run, tmp_path: Path) -
     left_out = report["left_out"]
     assert isinstance(left_out, dict)
     assert left_out["other_language"] > 0
-
-
-def test_several_languages_are_taken_in_their_order(tmp_path: Path) -> None:
-    """The first language gives the canonical name."""
-    path = tmp_path / "MRCONSO.RRF"
-    path.write_text(atom("C9000001", "heart") + atom("C9000001", "sydän", "A2", LAT="FIN"), encoding="utf-8")
-
-    for languages, expected in ((("fi", "en"), "sydän"), (("en", "fi"), "heart")):
-        with open_reader([path], options=ReadOptions(languages=languages)) as reader:
-            (entity,) = reader.read(ReadReport())
-            assert (entity.canonical_name, len(entity.aliases)) == (expected, 1)
 
 
 @pytest.mark.parametrize(

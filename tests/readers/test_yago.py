@@ -184,19 +184,6 @@ def test_a_truncated_file_is_an_error(tmp_path: Path, name: str) -> None:
         read(tmp_path)
 
 
-def test_labels_beside_the_facts_are_found_for_scattered_subjects(tmp_path: Path) -> None:
-    """Files in which two entities take turns lose no name, though few places are looked up for each."""
-    labels = "\n".join(f'yago:E{i % 2} rdfs:label "name {i}"@en' for i in range(200))
-    types = "\n".join(f"yago:E{i % 2} rdf:type yago:C{i % 2}" for i in range(200))
-    older = {"yago-wd-labels.nt": n_triples(labels), "yago-wd-full-types.nt": n_triples(types)}
-    newer = {"yago-facts.ttl": turtle(types), "yago-labels.ttl": turtle(labels)}
-
-    for folder in (write(tmp_path / "4", older), write(tmp_path / "4.5", newer)):
-        first, second = read(folder, report=ReadReport(max_errors=0))
-        assert len(list(first.names())) == len(list(second.names())) == 100
-        assert (first.kb_types, second.kb_types) == (("C0",), ("C1",))
-
-
 def test_yago_is_found_by_its_content(tmp_path: Path) -> None:
     """A folder and a file are known as RDF, whatever their names; the vocabulary is found from their statements."""
     folder = write(tmp_path / "download", YAGO_45)

@@ -299,6 +299,8 @@ def test_bad_bytes_spoil_only_their_line(tmp_path: Path) -> None:
         (b"f".ljust(257, b"\0") + b"ustar" + bytes(500), "tar archive"),
         (b"Q1\ta\rQ2\tb\rQ3\tc\r", "r alone"),
         (b"FEA1" + bytes(100) + b"FEA1", "Feather file of version 1"),
+        (b"PAR1" + bytes(100), "is not text but a Parquet file"),
+        (gzip.compress(b"PAR1" + bytes(100)), "uncompressed file"),
     ],
 )
 def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:

@@ -39,18 +39,25 @@ def asked(found: Resolution) -> dict[frozenset[str], str]:
 
 
 @pytest.mark.parametrize(
-    "one, other",
+    "one, other, doubt",
     [
-        ("the housemaid", "the housemaid's cousin"),
-        ("Harbour Commission", "Harbour Commission 7"),
-        ("Mrs. Lindqvist", "Lindqvist"),
-        ("Kovra", "Kowra"),
+        ("Berg", "Berg's hand", "what belongs to it"),
+        ("Harbour", "Harbour 7", "one has a number"),
+        ("Mrs. Lindqvist", "Lindqvist", "title of another person"),
+        ("Kovra", "Kowra", "short words that are spelt alike"),
+        ("RFB", "RFB Jr.", "another generation"),
+        ("Kowrabad", "Kowrabadgarh", "no word in common"),
+        ("Republic of Alder", "New Republic of Alder", "another republic"),
+        ("Bank of Alder", "Bank of Southern Alder", "another place"),
+        ("Canva", "Canvas", "the same words but for a letter"),
     ],
 )
-def test_a_doubt_is_asked_and_not_merged(one: str, other: str) -> None:
-    """Owners, numbers, titles and short words that are spelt alike are for a person, however near the names are."""
-    found = resolved(NameRecord(one, "thing"), NameRecord(other, "thing"))
+def test_a_doubt_is_asked_and_not_merged(one: str, other: str, doubt: str) -> None:
+    """Owners, numbers, titles and words that are spelt alike are for a person, however near the names are."""
+    kind = "person" if doubt == "one has a number" else "thing"
+    found = resolved(NameRecord(one, kind), NameRecord(other, kind))
     assert not is_one(found, one, other)
+    assert asked(found) == {frozenset((one, other)): doubt}
 
 
 @pytest.mark.parametrize(
@@ -67,6 +74,9 @@ def test_a_doubt_is_asked_and_not_merged(one: str, other: str) -> None:
         ("Plan of 2019", "Plan of 2020"),
         (".NET", "Net"),
         ("50", "50%"),
+        ("hepatitis B", "hepatitis C"),
+        ("type I diabetes", "type II diabetes"),
+        ("left lung", "right lung"),
     ],
 )
 def test_contradictions_are_neither_merged_nor_asked(one: str, other: str) -> None:
@@ -340,17 +350,14 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("files_written", [0, 1, 2], ids=["before the files", "between them", "after them"])
 def test_a_run_that_was_killed_is_repeated_over_its_own_file(
-    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_written: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_written: int
 ) -> None:
-    """With the same file as --previous and --out, a repeated run gives the files of one run; counts are not doubled."""
-    first, more = tmp_path / "first.txt", tmp_path / "more.txt"
-    first.write_text("heart attack\nnew york\nnew york\n")
-    more.write_text("Heart Attack\nheart atack\nnew york\nnew yorck\nlarge cat\nlarge cats\n")
-    nodes, review, expected = (tmp_path / name for name in ("nodes.tsv", "review.tsv", "expected.tsv"))
-    assert run("resolve", str(first), "--out", str(nodes), "--model", str(model)).status == 0
-    options = ("resolve", str(more), "--model", str(model), "--previous", str(nodes))
-    assert run(*options, "--out", str(expected), "--review", str(tmp_path / "pairs.tsv")).status == 0
-
+    """A repeated run that reads and writes the same file gives the files of one run; counts are not doubled."""
+    nodes, review, expected, pairs = (tmp_path / name for name in ("nodes", "review", "expected", "pairs"))
+    resolved("heart attack", "new york", "new york").write(nodes)
+    more = "Heart Attack", "heart atack", "new york", "new yorck", "large cat", "large cats", "Kovra", "Kowra"
+    resolved(*more, previous=nodes).write(expected, review=pairs)
+    assert len(pairs.read_text().splitlines()) > 1
     write, written = resolution.write_lines, 0
 
     def write_and_die(*arguments: Any) -> None:
@@ -360,23 +367,21 @@ def test_a_run_that_was_killed_is_repeated_over_its_own_file(
         write(*arguments)
         written += 1
 
-    options = (*options, "--out", str(nodes), "--review", str(review))
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, suppress(Killed):
         patch.setattr(resolution, "write_lines", write_and_die)
-        with suppress(Killed):
-            run(*options)
+        resolved(*more, previous=nodes).write(nodes, review=review)
     for _ in range(2):
-        assert run(*options).status == 0
+        resolved(*more, previous=nodes).write(nodes, review=review)
         assert nodes.read_text() == expected.read_text()
-        assert review.read_text() == (tmp_path / "pairs.tsv").read_text()
+        assert review.read_text() == pairs.read_text()
 
 
-def test_other_names_are_counted_after_earlier_ones(model: Path) -> None:
+def test_other_names_are_counted_after_earlier_ones() -> None:
     """Names of different inputs add up; an input that was given before does not, however long ago."""
     counts = []
     found = None
     for names in (["new york", "new york"], ["new york"], ["new york", "new york"], ["new york", "oslo"]):
-        found = resolve(names, model=str(model), previous=found)
+        found = resolved(*names, previous=found)
         counts.append({one.name: one.count for one in found.names}["new york"])
 
     assert counts == [2, 3, 3, 4]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Collection, open_store
 from pearl_qdrant.store.schema import NamePoint
 
 CLOSE = 1e-6
@@ -29,7 +28,7 @@ def write_base(path: Path, n: int = 90) -> Path:
 
 def assert_equal(store: Path, one: str, other: str) -> None:
     """Two collections have the same ids, payloads and vectors."""
-    opened = EdgeStore(store)
+    opened = open_store(str(store))
     try:
         ours, theirs = opened.open(one), opened.open(other)
         points = list(ours.scroll())
@@ -53,6 +52,6 @@ def probabilities_of(points: Sequence[NamePoint]) -> np.ndarray:
     return np.array([one.type_probability or 0.0 for one in points])
 
 
-def vectors_of(collection: EdgeCollection) -> np.ndarray:
+def vectors_of(collection: Collection) -> np.ndarray:
     """Dense vectors of all points, in the order of their ids; zeros without one."""
     return np.concatenate([rows.vectors for rows in collection.scroll_rows()])

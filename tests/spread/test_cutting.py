@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from spread_cases import assert_equal, write_base
 
-from ingest.base.reader import Reader, scan
+from ingest.base.reader import Reader
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.spread.parts import (
@@ -28,10 +28,10 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge import content as placing
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import read_content
-from pearl_qdrant.store.edge.store import EdgeStore
 
 
 @pytest.fixture
@@ -45,29 +45,6 @@ def read(reader: Reader) -> dict[str, Entity]:
     entities = list(reader.read(ReadReport()))
     assert len({one.entity_id for one in entities}) == len(entities)
     return {one.entity_id: one for one in entities}
-
-
-@pytest.mark.parametrize("n_parts", [1, 3, 8])
-def test_parts_have_the_entities_of_the_base(base: Path, tmp_path: Path, n_parts: int) -> None:
-    """Each entity is in one part, merged of its rows as in the base as a whole."""
-    with open_reader([base]) as reader:
-        cut_and_scan(reader, ReadReport(), tmp_path / "cut")
-        whole = read(reader)
-    parts = [read(CutReader(tmp_path / "cut", range(part, CUT_FILES, n_parts))) for part in range(n_parts)]
-
-    assert sum(map(len, parts)) == len(whole)
-    assert {id_: one for part in parts for id_, one in part.items()} == whole
-
-
-def test_a_cut_counts_as_a_scan_does(base: Path, tmp_path: Path) -> None:
-    """Counts, merges and digest are those of a scan without a cut."""
-    with open_reader([base]) as reader:
-        cut, plain = cut_and_scan(reader, ReadReport(), tmp_path / "cut"), scan(reader, ReadReport())
-
-    assert (cut.digest, cut.entities, cut.names) == (plain.digest, plain.entities, plain.names)
-    assert cut.distinct_names == plain.distinct_names
-    assert cut.report == plain.report
-    assert cut.report.merged_rows == 13
 
 
 class OneEntity(CutReader):
@@ -148,7 +125,7 @@ def test_graphs_of_parts_are_kept(tmp_path: Path, encoder: Encoder, monkeypatch:
     base, store = write_base(tmp_path / "base.tsv", 40), str(tmp_path / "store")
     load_base(base, "parts", store=store, model=encoder, parts=2)
     folder = tmp_path / "store" / "parts"
-    opened = EdgeStore(tmp_path / "store")
+    opened = open_store(str(tmp_path / "store"))
     with closing(opened.open("parts")) as collection:
         status = collection.status()
         before = graphs(folder)

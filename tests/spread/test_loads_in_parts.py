@@ -19,7 +19,7 @@ from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import InputError, OptionError, StoreError
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 
 N_PARTS = 2
 N_NAMES = 296
@@ -53,7 +53,7 @@ def whole(base: Path, encoder: Encoder, tmp_path_factory: pytest.TempPathFactory
 def name(whole: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """A collection of the store that is deleted afterwards, with what is left of its load."""
     yield "parts"
-    opened = EdgeStore(whole)
+    opened = open_store(str(whole))
     if "parts" in opened.collections():
         opened.delete("parts")
     Work(whole / ".parts-parts").clear()
@@ -96,13 +96,13 @@ def test_a_load_in_parts_equals_one_in_one_piece(
 def test_the_collection_is_as_any_other(base: Path, whole: Path, encoder: Encoder, name: str) -> None:
     """Names can be added and deleted; the same base again is unchanged; another process may read it."""
     load(base, whole, encoder)
-    opened = EdgeStore(whole)
+    opened = open_store(str(whole))
     collection = opened.open(name)
     assert collection.delete_entities(["E3", "E7"]) == 8
     assert collection.count() == N_NAMES - 8
     opened.close()
 
-    assert EdgeStore(whole).open(name, read_only=True).count() == N_NAMES - 8
+    assert open_store(str(whole)).open(name, read_only=True).count() == N_NAMES - 8
     assert load_base(base, name, kb="kb", store=str(whole), model=encoder).points == N_NAMES
     assert_equal(whole, "whole", name)
     assert load_base(base, name, kb="kb", store=str(whole), model=encoder).is_unchanged
@@ -163,7 +163,7 @@ def test_a_killed_driver_goes_on(
         with pytest.raises(Killed):
             load(base, whole, encoder)
     if (step, after) in (("write_joined", False), ("cut_and_scan", True)):
-        assert name not in EdgeStore(whole).collections()
+        assert name not in open_store(str(whole)).collections()
 
     load(base, whole, encoder)
 
@@ -213,7 +213,7 @@ def test_a_collection_of_something_else_is_kept(
         load(base, whole, CountingEncoder(encoder, fail_at=2), restart=True)
 
     assert found.value.option == "parts"
-    assert EdgeStore(whole).open(name, read_only=True).count() == 17
+    assert open_store(str(whole)).open(name, read_only=True).count() == 17
     assert load(base, whole, encoder, restart=True).resumed_at
     assert_equal(whole, "whole", name)
 
@@ -227,11 +227,11 @@ def test_lost_files_of_a_part_are_an_error(
         patch.setattr(parts, "join_parts", killed_at(parts.join_parts, after=False, n=1))
         with pytest.raises(Killed):
             load(base, whole, encoder)
-    EdgeStore(whole / ".parts-parts" / "parts").delete("0001")
+    open_store(str(whole / ".parts-parts" / "parts")).delete("0001")
 
     with pytest.raises(StoreError, match=r"The parts hold \d+ points of 296 names"):
         load(base, whole, encoder)
-    assert name not in EdgeStore(whole).collections()
+    assert name not in open_store(str(whole)).collections()
 
 
 def test_arguments_are_checked_first(base: Path, tmp_path: Path, encoder: Encoder) -> None:

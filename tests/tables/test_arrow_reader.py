@@ -306,14 +306,8 @@ def test_bad_lines_and_short_rows_are_skipped() -> None:
     text = "id,name,x\n1,ä,\n".encode() + b"2,\xff,\n3,b\0,\n,c,\n4, ,\n5\n6,d,e,f\n7,g,h,\n\n,,\n"
 
     assert [entity.entity_id for entity in read_csv(text, report=report)] == ["1", "7"]
-    assert report.skipped == {
-        "invalid_utf8": 1,
-        "nul_character": 1,
-        "no_id": 1,
-        "no_name": 1,
-        "too_few_columns": 1,
-        "too_many_columns": 1,
-    }
+    reasons = "invalid_utf8 nul_character no_id no_name too_few_columns too_many_columns".split()
+    assert report.skipped == dict.fromkeys(reasons, 1)
     assert [skip.line for skip in report.examples] == [3, 4, 5, 6, 7]
 
 

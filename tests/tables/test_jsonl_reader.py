@@ -4,7 +4,6 @@ What all tabular formats have in common: the same entities, columns, counts and 
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 from standard_input import given_input
 from tables import CSV, ENTITIES, JSONL, TSV, WRITERS, arrow_table, check_reads_or_refuses, read_text
 
@@ -284,18 +282,4 @@ def test_a_table_without_rows_is_an_error(tmp_path: Path, form: str) -> None:
     kind = {"tsv": "tsv", "csv": "csv", "jsonl": "jsonl"}.get(form, "parquet")
 
     with open_reader([path], kind) as reader, pytest.raises(InputError, match=r"no rows|no JSON object"):
-        list(reader.read(ReadReport()))
-
-
-def test_parquet_within_text_formats_is_named(tmp_path: Path) -> None:
-    """A Parquet file that is compressed again, or read as TSV, is called by its name."""
-    table = pyarrow.table({"id": ["1"], "name": ["Paris"]})
-    path = tmp_path / "base.parquet"
-    parquet.write_table(table, path)
-    packed = tmp_path / "base.parquet.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-
-    with open_reader([path], "tsv") as reader, pytest.raises(FormatError, match="is not text but a Parquet file"):
-        list(reader.read(ReadReport()))
-    with open_reader([packed]) as reader, pytest.raises(FormatError, match="uncompressed file"):
         list(reader.read(ReadReport()))

@@ -20,7 +20,6 @@ from ingest.formats import detect_format, open_reader
 from ingest.io import streams
 from ingest.io.report import ReadReport
 from ingest.load_base import scan_base
-from ingest.readers.columns import looks_like_header
 from pearl_qdrant.errors import FormatError, OptionError, TooManyErrorsError
 
 Names = dict[str, list[str]]
@@ -318,6 +317,7 @@ LISTED_NAMES, NUMBERED = TableColumns(id="1", name="1"), TableColumns(id="1", na
         (f"clave\tnombre\n{ROWS}", NUMBERED, ""),  # whoever numbers the columns knows the file
         *[(f"{first}\n{ROWS}", None, "") for first in ("D0\tcode", "id\tname", "D0\tlabel\ttype", "a\ta", "1\tlabel")],
         (f"code\n{ROWS}", LISTED_NAMES, ""),
+        ("paris\tParis\nD1\tflu\nD2\tcold\nD3\tgout\n", None, ""),  # three rows are too few
         (LETTERS, None, ""),  # where ids are words, the first one looks like the others
         # names in quotes
         (f"id\tname\n{QUOTED}", NUMBERED, "cells are in quotes"),
@@ -338,11 +338,6 @@ def test_what_may_be_meant_otherwise_is_said(
         assert scan(reader).report == report
 
     assert [said in one.message for one in report.warnings] == [True] * bool(said)
-
-
-def test_three_rows_are_too_few_for_a_header() -> None:
-    """Ids with digits below it show a header only if there are several."""
-    assert not looks_like_header(["paris", "Paris"], [["D1", "x"]] * 3)
 
 
 def test_the_command_names_the_options(run: Run, tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from pearl_qdrant.resolution.pairs.features import (
     LEGAL_FORMS,
     Form,
     WordVectors,
+    encode_mapped,
     form_of,
-    mapped_vectors,
     replaced_words,
     string_pair,
     without_legal_forms,
@@ -57,12 +57,10 @@ CROWD = slice(5, 12)  # Ranks of the neighbours that measure how many names are 
 MOST_OF_A_SOURCE = 200  # Names of one source among which acronyms are looked for
 CHANCE = 0.03  # Names that fit an acronym by chance, at most, for it to be that of the only one that fits
 
-_ENCODED = 16_384
 _COMPARED = 65_536
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
-HalfArray = npt.NDArray[np.float16]
 
 
 class Comparison:
@@ -72,7 +70,7 @@ class Comparison:
         self.forms = forms
         self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
-        self._vectors, self._types = _encode(self._names, encoder)
+        self._vectors, self._types = encode_mapped(self._names, encoder)
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
         cosines = self._nearest.cosines[:, CROWD]
         self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)
@@ -304,19 +302,6 @@ _PLACES = [ENTITY_TYPES.index(one) for one in ("GPE", "LOC")]
 _TITLES = frozenset("mr mrs ms miss dr prof sir".split())  # What only persons have before their names
 
 _PERSON, _OTHER = ENTITY_TYPES.index("PERSON"), ENTITY_TYPES.index("OTHER")
-
-
-def _encode(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, HalfArray | None]:
-    """Vectors, (n, dim), in a mapped file without a name; and probabilities of entity types, (n, 19), or None."""
-    vectors = mapped_vectors(len(names), encoder.info.dim)
-    types = np.zeros((len(names), len(ENTITY_TYPES)), np.float16) if encoder.info.has_head else None
-    for start in range(0, len(names), _ENCODED):
-        part = slice(start, start + _ENCODED)
-        encoded = encoder.encode([name.encode("utf-8", "replace").decode() for name in names[part]])
-        vectors[part] = encoded.vectors
-        if types is not None and encoded.type_probabilities is not None:
-            types[part] = encoded.type_probabilities.reshape(len(encoded.vectors), -1, len(ENTITY_TYPES)).sum(axis=1)
-    return vectors, types
 
 
 EXACT_NAMES = 30_000  # Names up to which each is compared with all others: 2 s for each core

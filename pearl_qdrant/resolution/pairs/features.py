@@ -39,10 +39,13 @@ from pearl_qdrant.linking.ranking.string_features import (
     string_features,
     word_changes,
 )
+from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
 
 _ENCODED = 16_384
+
+HalfArray = npt.NDArray[np.float16]
 
 
 class WordVectors:
@@ -59,12 +62,7 @@ class WordVectors:
                 words.append(word)
         self._number = normal
         self._baseline = baseline
-        self._vectors = mapped_vectors(len(words), encoder.info.dim)
-        for start in range(0, len(words), _ENCODED):
-            encoded = encoder.encode(
-                [word.encode("utf-8", "replace").decode() for word in words[start : start + _ENCODED]]
-            )
-            self._vectors[start : start + _ENCODED] = encoded.vectors
+        self._vectors, _ = encode_mapped(words, encoder)
 
     def cosines(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> npt.NDArray[np.float32]:
         """Cosine of the sums of the words' vectors above that of unrelated names, (p,); 0 where a side has none."""
@@ -90,10 +88,20 @@ class WordVectors:
         return sums
 
 
-def mapped_vectors(n: int, dim: int) -> npt.NDArray[np.float16]:
-    """Zeros, (n, dim), in a file without a name, so that they take no memory of the process."""
+def encode_mapped(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, HalfArray | None]:
+    """Vectors, (n, dim), in a mapped file without a name, so that they take no memory of the process; and probabilities
+    of entity types, (n, 19), or None.
+    """
     with tempfile.TemporaryFile() as file:
-        return np.memmap(file, np.float16, "w+", shape=(max(n, 1), dim))[:n]
+        vectors = np.memmap(file, np.float16, "w+", shape=(max(len(names), 1), encoder.info.dim))[: len(names)]
+    types = np.zeros((len(names), len(ENTITY_TYPES)), np.float16) if encoder.info.has_head else None
+    for start in range(0, len(names), _ENCODED):
+        part = slice(start, start + _ENCODED)
+        encoded = encoder.encode([name.encode("utf-8", "replace").decode() for name in names[part]])
+        vectors[part] = encoded.vectors
+        if types is not None and encoded.type_probabilities is not None:
+            types[part] = encoded.type_probabilities.reshape(len(encoded.vectors), -1, len(ENTITY_TYPES)).sum(axis=1)
+    return vectors, types
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -145,16 +153,8 @@ def form_of(name: str, folded: str) -> Form:
     return Form(string_features(name, folded), skeleton(written), "" if written == folded else written.replace(" ", ""))
 
 
-def differences(a: Form, b: Form, *, is_person: bool) -> tuple[float, ...]:
-    """What two names do not share, in the order of `DIFFERENCES`; the same for (b, a)."""
-    one, two = a.strings, b.strings
-    there = name_differences(one, two, is_person=is_person, are_names=True)
-    back = name_differences(two, one, is_person=is_person, are_names=True)
-    return tuple(map(max, there[:-1], back[:-1]))
-
-
 def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ...]:
-    """Features in the order of `FROM_STRINGS`; the same for (b, a)."""
+    """Features in the order of `FROM_STRINGS`, last what the names do not share; the same for (b, a)."""
     one, two = a.strings, b.strings
     is_other_script = bool(a.letters) != bool(b.letters)
     ours, theirs = (a.letters or one.joined, b.letters or two.joined) if is_other_script else (one.joined, two.joined)
@@ -165,6 +165,7 @@ def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ..
     n_one, n_two = len(one.content), len(two.content)
     more = there.only_added or back.only_added
     words_one, words_two = one.folded.split(), two.folded.split()
+    lacking = (name_differences(*pair, is_person=is_person, are_names=True)[:-1] for pair in ((one, two), (two, one)))
     n_slips = slips(one, two, similarity)
     replaced = there.any_replaced
     return (
@@ -195,7 +196,7 @@ def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ..
         min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
         abs(len(one.joined) - len(two.joined)) / max(len(one.joined), len(two.joined), 1),
         float(is_other_script),
-        *differences(a, b, is_person=is_person),
+        *map(max, *lacking),
     )
 
 
