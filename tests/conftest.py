@@ -24,7 +24,7 @@ import hypothesis
 import pytest
 from cli_runner import Outcome, Run
 from edge_cases import copies_of_first
-from store_cases import KINDS, LIMITS, manifest_of
+from store_cases import LIMITS, manifest_of
 from tiny_models import make_pearl
 from warm_children import Nursery, WarmSubprocess
 
@@ -61,6 +61,10 @@ def pytest_configure() -> None:
 
 EVERY_KIND = ("test_store_search.py",)
 """Files of `tests/stores` that run on all kinds of store; the others leave `SLOW_KINDS` to the slow run."""
+
+KINDS: list[Any] = ["edge", "server-http", "server-limited", "server-tls", "server-faulty"]
+if os.environ.get("QDRANT_URL"):
+    KINDS.append(pytest.param("server-real", marks=pytest.mark.server))
 
 SLOW_KINDS = ("server-limited", "server-tls", "server-faulty")
 """Kinds that differ from `server-http` in limits and connection alone, which `tests/stores_server` tests too."""

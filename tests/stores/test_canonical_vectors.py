@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from store_cases import DIM, many, point, put, unit, yes
+from store_cases import DIM, many, point, put, unit
 
 from pearl_qdrant.store.protocol import Collection
 
@@ -33,8 +33,8 @@ def test_an_entity_without_any_vector_has_zeros(collection: Collection) -> None:
 
 def test_many_vectors_are_read_in_parts(collection: Collection) -> None:
     """More points than one request may ask for are returned all the same."""
-    points, vectors = many(1300)
-    collection.upsert(points, vectors, yes(1300))
+    points, vectors, encodable = many(1300)
+    collection.upsert(points, vectors, encodable)
 
     canonical = np.array([i - i % 2 for i in range(1300)])
     assert [p.is_canonical for p in points[:2]] == [True, False]

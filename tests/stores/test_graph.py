@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qdrant_double import QdrantDouble
-from store_cases import DIM, manifest_of, many, point, unit, yes
+from store_cases import DIM, manifest_of, many, point, unit
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.keys import key_rows, name_keys
@@ -61,8 +61,8 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of("base"))
-        points, vectors = many(10)
-        collection.upsert(points, vectors, yes(10))
+        points, vectors, encodable = many(10)
+        collection.upsert(points, vectors, encodable)
         asked = Recorded(double)
         search(collection, vectors[:1], ["E1 a"], never)
         search(collection, vectors[:2], ["E1 a", "E2 a"], never)
@@ -84,8 +84,8 @@ def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of("base"))
-        points, vectors = many(10)
-        collection.upsert(points, vectors, yes(10))
+        points, vectors, encodable = many(10)
+        collection.upsert(points, vectors, encodable)
         asked = Recorded(double)
         found = search(collection, vectors[:1], ["name 0"], lambda number, point: True)
         store.close()
@@ -99,8 +99,8 @@ def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
     store = EdgeStore(tmp_path / "store")
     collection = store.create(manifest_of("base"))
-    points, vectors = many(200)
-    collection.upsert(points, vectors, yes(200))
+    points, vectors, encodable = many(200)
+    collection.upsert(points, vectors, encodable)
     collection.finalize()
     folder = collection._folder
     now = folder.index

@@ -161,11 +161,11 @@ def test_an_exact_match_skips_the_search_by_ngrams(collection: Collection) -> No
 
 def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> None:
     """A single mention may need fewer requests, but it finds the same names with the same scores."""
-    points, vectors = many(60)
-    collection.upsert(points, vectors, yes(60))
+    points, vectors, encodable = many(60)
+    collection.upsert(points, vectors, encodable)
     unencodable = [point(f"U{i}", f"E{i} a b") for i in range(6)]
     collection.upsert(unencodable, np.zeros((6, DIM), dtype=np.float32), np.zeros(6, dtype=np.bool_))
-    queries = np.concatenate([vectors[:8], many(8, seed=1)[1]])
+    queries = np.concatenate([vectors[:8], many(8, start=1)[1]])
     names = [f"E{i} a" if i % 3 else f"E{i + 8} a b" for i in range(16)]
     queries[::7] = 0
     names[::5] = ["\U0001f600"] * 4
@@ -215,7 +215,7 @@ def test_ngrams_follow_writes_and_deletions(collection: Collection) -> None:
     put(collection, *cities())
     collection.delete_entities(["1"])
     collection.replace_payloads([point("4", "Kobenhavn Airport Ltd.", description="new")])
-    points, vectors = many(300)
+    points, vectors, _ = many(300)
     with collection.writer() as writer:
         writer.write([*points, point("E9", "Kobenhavn Nord")], np.vstack([vectors, unit([0.0, 0.0, 1.0])]), yes(301))
     collection.finalize()

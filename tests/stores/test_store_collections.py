@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from store_cases import DIM, manifest_of, many, point, put, yes
+from store_cases import DIM, manifest_of, many, point, put
 
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ModelMismatchError, StoreClosedError
@@ -86,9 +86,9 @@ def test_several_collections_are_independent(store: Store, collection: Collectio
 
 def test_points_are_kept_after_reopening(store: Store, collection: Collection, name: str) -> None:
     """Closing and opening a collection loses nothing."""
-    points, vectors = many(50)
+    points, vectors, encodable = many(50)
     with collection.writer() as writer:
-        writer.write(points, vectors, yes(50))
+        writer.write(points, vectors, encodable)
     collection.finalize()
     collection.close()
 
@@ -101,10 +101,10 @@ def test_points_are_kept_after_reopening(store: Store, collection: Collection, n
 
 def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Collection, name: str) -> None:
     """Using a closed collection, or a load outside its block, is an error that says what to do."""
-    points, vectors = many(2)
+    points, vectors, encodable = many(2)
     writer = collection.writer()
     with pytest.raises(StoreClosedError, match=f"'{name}' is not open: use it in a with statement"):
-        writer.write(points, vectors, yes(2))
+        writer.write(points, vectors, encodable)
     with pytest.raises(StoreClosedError, match="with statement"):
         writer.flush()
     collection.finalize()
@@ -116,7 +116,7 @@ def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Co
         collection.type_counts,
         collection.finalize,
         lambda: collection.writer().__enter__(),
-        lambda: collection.upsert(points, vectors, yes(2)),
+        lambda: collection.upsert(points, vectors, encodable),
         lambda: collection.search(vectors, limit=1),
         lambda: collection.find(names=["a"], limit=1),
         lambda: collection.get([points[0].id]),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_cases import manifest_of, many
+from store_cases import manifest_of, many
 
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import collection as edge_collection

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import WIDE, is_running, kill, manifest_of, many, nearest_names, python, taken_files, wait_until
+from edge_cases import WIDE, is_running, kill, nearest_names, python, taken_files, wait_until
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreClosedError, StoreError
 from pearl_qdrant.store.edge import child_process as edge_process
@@ -105,7 +106,8 @@ from pearl_qdrant.store.edge import collection as edge_collection
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import WIDE, many
+from edge_cases import WIDE
+from store_cases import many
 
 class Told(edge_process.EdgeProcess):
     def __init__(self, job):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edge_cases import manifest_of, many
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreFullError
 from pearl_qdrant.store.edge import folder as edge_folder

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edge_cases import ROOT, manifest_of, many, nearest_names, stored_files
+from edge_cases import ROOT, nearest_names, stored_files
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreFullError
 from pearl_qdrant.store.edge import content as edge_content

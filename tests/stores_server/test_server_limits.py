@@ -33,8 +33,7 @@ def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
     """A collection of 60 names."""
     store = ServerStore.connect(double.url)
     made = store.create(manifest_of("base"))
-    points, vectors = many(60)
-    made.upsert(points, vectors, yes(60))
+    made.upsert(*many(60))
     yield made
     store.close()
 

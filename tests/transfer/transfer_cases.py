@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from edge_cases import manifest_of, many
+from store_cases import manifest_of, many
 
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
