@@ -124,7 +124,7 @@ def test_counts_are_exact(collection: Collection) -> None:
 
 def test_a_type_without_names_is_not_counted(collection: Collection) -> None:
     """Counts of types are right after deletions too, before and after the graph is built."""
-    points, vectors, encodable = many(4)
+    points, vectors, encodable = many(4, types=("ORG",))
     collection.upsert(points, vectors, encodable)
     collection.upsert([point("city", "Paris", types=("GPE",))], vectors[:1], yes(1))
     assert collection.type_counts()["types"]["GPE"] == 1
