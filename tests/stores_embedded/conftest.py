@@ -33,7 +33,7 @@ def filled(store: EdgeStore) -> EdgeStore:
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
-    """The child processes that are started, in order."""
+    """The child processes that are started, in order; all points are written in one."""
     started: list[edge_process.EdgeProcess] = []
 
     class Recorded(edge_process.EdgeProcess):
@@ -41,6 +41,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
             super().__init__(job)
             started.append(self)
 
+    monkeypatch.setattr(edge_process, "DIRECT_POINTS", 0)
     monkeypatch.setattr(edge_process, "EdgeProcess", Recorded)
     monkeypatch.setattr(edge_collection, "EdgeProcess", Recorded)
     return started

@@ -42,16 +42,33 @@ def test_while_it_is_loaded_a_collection_is_neither_counted_nor_searched(store: 
         writer.write(points, vectors, encodable)
 
 
-def test_an_empty_load_starts_no_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
-    """A load of nothing costs nothing."""
-    with store.create(manifest_of()).writer() as writer:
-        writer.write(*many(0))
+def test_only_a_large_load_starts_a_process(
+    store: EdgeStore, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first points are written without one, and kept, also if the load fails then."""
+    monkeypatch.setattr(edge_process, "DIRECT_POINTS", 30)
+    collection = store.create(manifest_of())
+    with collection.writer() as writer:
         writer.flush()
+        writer.write(*many(20))
+        writer.flush()
+    assert (children, collection.count()) == ([], 20)
 
-    assert children == []
+    def fail() -> None:
+        with collection.writer() as writer:
+            writer.write(*many(20, start=20))
+            assert children == []
+            writer.write(*many(20, start=40))
+            kill(children[-1])
+            writer.flush()
+
+    with pytest.raises(StoreError, match="SIGKILL"):
+        fail()
+    assert len(children) == 1
+    names = {point.name for point in collection.scroll()}
+    assert names >= {f"name {i}" for i in range(40)}
 
 
-@pytest.mark.usefixtures("cold_children")
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     store: EdgeStore, children: list[edge_process.EdgeProcess]
 ) -> None:
@@ -80,7 +97,6 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
 
 
-@pytest.mark.usefixtures("cold_children")
 def test_ctrl_c_does_not_stop_the_writing_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C in a terminal also reaches the writing process, which ignores it."""
     collection = store.create(manifest_of())
@@ -114,7 +130,7 @@ class Told(edge_process.EdgeProcess):
         super().__init__(job)
         print(job.task, self.pid, flush=True)
 
-edge_shard.INDEXING_THRESHOLD_KB = 160
+edge_shard.INDEXING_THRESHOLD_KB, edge_process.DIRECT_POINTS = 160, 0
 edge_process.EdgeProcess = edge_collection.EdgeProcess = Told
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 with collection.writer() as writer:
@@ -257,7 +273,6 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
 
-@pytest.mark.usefixtures("cold_children")
 def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C stops the building of the graph; the collection works as before."""
 

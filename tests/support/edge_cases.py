@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from store_cases import many
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.edge import child_process as edge_process
-from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.content import FILES_FOLDER, copy_file, list_files, read_content, take_files
 from pearl_qdrant.store.edge.store import EdgeStore
@@ -57,27 +55,6 @@ def copy_files(source: Path, target: Path) -> Path:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         copy_file(source / name, target / name)
     return target
-
-
-Create = Callable[..., None]
-
-
-def copies_of_first(create: Create, folder: Path) -> Create:
-    """Make a `create_shard` that creates the first shard of a kind with `create`, in `folder`, and copies it.
-
-    The engine takes 40 ms to make the indexes of an empty shard, a copy takes 8.
-    """
-    made: dict[object, Path] = {}
-
-    def copy(path: Path, dim: int) -> None:
-        kind = (dim, edge_shard.INDEXING_THRESHOLD_KB)
-        if kind not in made:
-            first = folder / str(len(made))
-            create(first, dim)
-            made[kind] = first
-        copy_files(made[kind], path)
-
-    return copy
 
 
 def digest(file: Path) -> str:
