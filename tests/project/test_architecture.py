@@ -264,7 +264,7 @@ def test_long_functions_have_a_reason() -> None:
 MOST_PARAMETERS = 8
 """Parameters of a function, but for `self` and `cls`; more are the fields of a record, given as its keywords."""
 
-KNOWN_LONG = {"calibrate_collection": 11, "open": 10, "__init__": 9, "of": 9, "search_hybrid": 9}
+KNOWN_LONG = {"calibrate_collection": 11, "open": 10, "__init__": 9, "of": 9}
 """Functions with more, which are to get none: the next one that is changed loses some."""
 
 

@@ -16,11 +16,11 @@ from store_cases import DIM, manifest_of, many, point, unit
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import read_content
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.search import EF_CONSTRUCT, QUICK_EF, THOROUGH_EF, M, OwnNames
 from pearl_qdrant.store.server.store import ServerStore
 
 
@@ -48,7 +48,7 @@ def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str],
     """Search by keys, by vector and by n-grams."""
     keys = key_rows([name_keys(fold_name(mention)) for mention in mentions])
     return collection.search_hybrid(
-        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_match=is_match, keys=keys
+        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, own=OwnNames(is_match, keys)
     )
 
 
@@ -69,13 +69,13 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
         store.close()
 
     config = double.created["base"]["hnsw_config"]
-    assert (config["m"], config["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
+    assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
     asked.searches = asked.searches[:4]  # after them, dense scores of what n-grams found
     soon, last, keys, thorough = asked.searches
     efs = [[one["params"].get("hnsw_ef") for one in request if one["using"] == "dense"] for request in asked.searches]
-    assert [of_one[:1] for of_one in efs] == [[graph.QUICK_EF], [graph.THOROUGH_EF], [], [graph.THOROUGH_EF]]
+    assert [of_one[:1] for of_one in efs] == [[QUICK_EF], [THOROUGH_EF], [], [THOROUGH_EF]]
     used = [[one["using"] for one in request] for request in (soon, last, keys, thorough)]
-    assert used == [*[["dense", "lexical", "dense"]] * 2, ["lexical"] * 2, ["dense"] * 2 + ["lexical"] * 2]
+    assert used == [*[["dense", "lexical", "dense"]] * 2, ["lexical"] * 2, ["dense", "lexical"] * 2]
     assert [len(one.get("prefetch", [])) for one in last] == [0, 0, 1]
 
 
@@ -105,7 +105,7 @@ def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch
     folder = collection._folder
     now = folder.index
     assert now is not None
-    assert (now.m, now.ef_construct) == (graph.M, graph.EF_CONSTRUCT)
+    assert (now.m, now.ef_construct) == (M, EF_CONSTRUCT)
     assert folder.job("finalize").index == now
 
     folder.write_index_state(replace(now, m=16, ef_construct=100))
