@@ -47,8 +47,9 @@ def never(number: int, found: object) -> bool:
 def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], is_match: Any) -> Any:
     """Search by keys, by vector and by n-grams."""
     keys = key_rows([name_keys(fold_name(mention)) for mention in mentions])
+    own = None if is_match is None else OwnNames(is_match, keys)
     return collection.search_hybrid(
-        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, own=OwnNames(is_match, keys)
+        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, own=own
     )
 
 
