@@ -48,9 +48,7 @@ def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str],
     """Search by keys, by vector and by n-grams."""
     keys = key_rows([name_keys(fold_name(mention)) for mention in mentions])
     own = None if is_match is None else OwnNames(is_match, keys)
-    return collection.search_hybrid(
-        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, own=own
-    )
+    return collection.search_hybrid(vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, own=own)
 
 
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:

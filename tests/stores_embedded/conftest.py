@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,12 +23,20 @@ def store(tmp_path: Path) -> Iterator[EdgeStore]:
     opened.close()
 
 
-@pytest.fixture
-def filled(store: EdgeStore) -> EdgeStore:
-    """The same with one closed collection of 60 names."""
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one closed collection of 60 names, which no test changes."""
+    store = EdgeStore(tmp_path_factory.mktemp("written") / "store")
     with store.create(manifest_of()).writer() as writer:
         writer.write(*many(60))
     store.close()
+    return Path(store.location)
+
+
+@pytest.fixture
+def filled(store: EdgeStore, written: Path) -> EdgeStore:
+    """A store with a copy of that collection."""
+    shutil.copytree(written, store.location)
     return store
 
 

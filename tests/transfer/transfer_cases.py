@@ -39,10 +39,10 @@ def fill(store: Store, n: int = 60, *, name: str = NAME, start: int = 0, dim: in
     return collection
 
 
-def embedded(path: Path, n: int = 60, *, name: str = NAME) -> EdgeStore:
+def embedded(path: Path, n: int = 60) -> EdgeStore:
     """An embedded store with one complete collection, closed."""
     store = EdgeStore(path)
-    fill(store, n, name=name)
+    fill(store, n)
     store.close()
     return EdgeStore(path)
 

@@ -90,16 +90,17 @@ class EdgeProcess:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        command, environment, folder = python_child(MODULE)
+        root = Path(__file__).resolve().parents[3]
+        search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
         try:
             self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [*command, msgspec.json.encode(job).decode()],
+                [sys.executable, "-m", MODULE, msgspec.json.encode(job).decode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                cwd=folder,
-                env=environment,
+                cwd=root,  # which `-m` puts first in the child's search path
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
             )
         except OSError as error:  # also if the disk is full: then there is no folder for temporary files
             if hasattr(self, "_stderr"):
@@ -184,14 +185,6 @@ class EdgeProcess:
             return shutil.disk_usage(Path(self._job.shard).parent).free
         except OSError:
             return sys.maxsize
-
-
-def python_child(module: str) -> tuple[list[str], dict[str, str], Path]:
-    """Return command, environment and working folder that run a module of this package in a new process."""
-    root = Path(__file__).resolve().parents[3]
-    search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
-    # `-m` puts the working folder first in the child's search path.
-    return [sys.executable, "-m", module], {**os.environ, "PYTHONPATH": os.pathsep.join(search)}, root
 
 
 def why_ended(code: int) -> str:
