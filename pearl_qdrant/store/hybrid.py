@@ -215,22 +215,20 @@ class _HybridSearcher:
         """Search by slips, and if these do not lead to the mention's own name, by dense vector, thoroughly, and by
         n-grams. For a mention alone that is one request, of which the rest does not count where slips do.
         """
-        thorough = [] if mention.vector is None else [NameQuery(self.limit, vector=mention.vector, is_thorough=True)]
+        has_vector, is_alone = mention.vector is not None, mention.is_alone
+        thorough = [NameQuery(self.limit, vector=mention.vector, is_thorough=True)] if has_vector else []
         # A payload is needed here only if no dense query will return it later.
-        has_payload = mention.vector is None
-        by_ngrams = [NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=has_payload)]
-        by_ngrams = [] if mention.ngrams is None else by_ngrams
-        near, found = list[list[EnginePoint]](), list[list[EnginePoint]]()
-        by_slips = [] if mention.slips is None else [self._query_by_slips(mention, SLIP_LIMITS)]
-        if mention.is_alone:
-            if mention.is_wide:
-                by_slips = [self._query_by_slips(mention, WIDE_LIMITS)]
+        of_ngrams = NameQuery(self.lexical_limit, lexical=mention.ngrams, has_payload=not has_vector)
+        by_ngrams = [] if mention.ngrams is None else [of_ngrams]
+        limits = WIDE_LIMITS if is_alone and mention.is_wide else SLIP_LIMITS
+        by_slips = [] if mention.slips is None else [self._query_by_slips(mention, limits)]
+        if is_alone:
             near, found = yield from self._ask(mention, thorough, [*by_slips, *by_ngrams])
         if by_slips:
-            slipped = found.pop(0) if mention.is_alone else (yield by_slips)[0]
+            slipped = found.pop(0) if is_alone else (yield by_slips)[0]
             if (yield from self._match_slips(mention, slipped)):
                 return
-        if not mention.is_alone:
+        if not is_alone:
             near, found = yield from self._ask(mention, thorough, by_ngrams)
         if thorough:
             mention.take_nearest(near[0])

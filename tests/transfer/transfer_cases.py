@@ -10,12 +10,11 @@ from store_cases import manifest_of, many
 from pearl_qdrant.lexical.idf import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import Manifest
 
 NAME = "toy"
 
 
-def ready(collection: Collection) -> Manifest:
+def ready(collection: Collection) -> None:
     """Write the manifest of a complete load."""
     names = [point.name for point in collection.scroll()]
     changed = {
@@ -24,19 +23,16 @@ def ready(collection: Collection) -> Manifest:
         "entities": collection.count_entities(),
         "ngram_rarity": IdfTable.from_names(names).to_text(),
     }
-    manifest = collection.manifest.model_copy(update=changed)
-    collection.write_manifest(manifest)
-    return manifest
+    collection.write_manifest(collection.manifest.model_copy(update=changed))
 
 
-def fill(store: Store, n: int = 60, *, name: str = NAME, start: int = 0, dim: int = 8) -> Collection:
+def fill(store: Store, n: int = 60, *, start: int = 0) -> None:
     """Make a complete collection of n names, two for each entity."""
-    collection = store.create(manifest_of(name, dim=dim))
-    points, vectors, encodable = many(n, start=start, dim=dim)
+    collection = store.create(manifest_of(NAME))
+    points, vectors, encodable = many(n, start=start)
     encodable[0] = False
     collection.upsert(points, vectors, encodable)
     ready(collection)
-    return collection
 
 
 def embedded(path: Path, n: int = 60) -> EdgeStore:
