@@ -215,8 +215,7 @@ def test_scores_come_from_the_full_vectors(store: EdgeStore, low_threshold: None
     """With every quantization a score is the exact cosine, with and without a filter."""
     collection = store.create(manifest_of(dim=WIDE).model_copy(update={"quantization": quantization}))
     points, vectors, encodable = many(1500, dim=WIDE)
-    with collection.writer() as writer:
-        writer.write(points, vectors, encodable)
+    collection.upsert(points, vectors, encodable)
     collection.finalize()
     assert collection.status().indexed_vectors == 1500
     # Between two of the points: no score is 1.

@@ -91,16 +91,6 @@ def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: 
         collection.finalize()
 
 
-def test_a_full_disk_is_reported_at_once(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A full disk is reported as 500, but the request is not retried."""
-    double.faults = [Fault("status", status=500, error="Service internal error: No space left on device")]
-
-    with pytest.raises(StoreFullError, match=double.url):
-        collection.upsert(*points_of(1))
-
-    assert len(double.requests) == 1
-
-
 def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
     """The error for strict mode's refusal names the command that creates the indexes, and that command works."""
     collection.upsert(*points_of(3))
