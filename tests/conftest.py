@@ -8,7 +8,6 @@ import io
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
@@ -23,18 +22,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import hypothesis
 import pytest
 from cli_runner import Outcome, Run
-from edge_cases import copies_of_first
-from store_cases import KINDS, LIMITS, manifest_of
+from store_cases import LIMITS, manifest_of
 from tiny_models import make_pearl
-from warm_children import Nursery, WarmSubprocess
 
 from pearl_qdrant.cli import main
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.settings import DEFAULT_MODEL, ServerAccess
-from pearl_qdrant.store.edge import child_process
-from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.protocol import Collection, Store
 
 # An example may be slow on a busy machine. Only hangs are bounded, by pytest's timeout.
@@ -62,6 +57,10 @@ def pytest_configure() -> None:
 EVERY_KIND = ("test_store_search.py",)
 """Files of `tests/stores` that run on all kinds of store; the others leave `SLOW_KINDS` to the slow run."""
 
+KINDS: list[Any] = ["edge", "server-http", "server-limited", "server-tls", "server-faulty"]
+if os.environ.get("QDRANT_URL"):
+    KINDS.append(pytest.param("server-real", marks=pytest.mark.server))
+
 SLOW_KINDS = ("server-limited", "server-tls", "server-faulty")
 """Kinds that differ from `server-http` in limits and connection alone, which `tests/stores_server` tests too."""
 
@@ -82,35 +81,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def warm_children() -> Iterator[None]:
-    """Children of the embedded store are forked from a process that has imported their modules."""
-    if sys.platform != "linux":
-        yield
-        return
-    nurseries: list[Nursery] = []
-
-    def nursery() -> Nursery:
-        if not nurseries:
-            nurseries.append(Nursery())
-        return nurseries[0]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(child_process, "subprocess", WarmSubprocess(nursery))
-        yield
-    for started in nurseries:
-        started.close()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def copied_shards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New collections get a copy of the first empty shard of their kind."""
-    with pytest.MonkeyPatch.context() as patch:
-        create = copies_of_first(edge_shard.create_shard, tmp_path_factory.mktemp("shards"))
-        patch.setattr(edge_shard, "create_shard", create)
-        yield
-
-
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervals of a calibration are of 20 resamples: half of the time of a calibration goes into them."""
@@ -120,12 +90,6 @@ def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
         return interval(*given, n_resamples=min(n_resamples, 20), **named)
 
     monkeypatch.setattr(metrics, "bootstrap_interval", quick)
-
-
-@pytest.fixture
-def cold_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Children of the embedded store are started as a program starts them."""
-    monkeypatch.setattr(child_process, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

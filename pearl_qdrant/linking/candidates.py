@@ -44,7 +44,7 @@ from pearl_qdrant.linking.ranking.string_features import (
 from pearl_qdrant.store.hybrid import KEY_LIMITS
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.search import IsMatch, SlipQuery
+from pearl_qdrant.store.search import IsMatch, OwnNames, SlipQuery
 
 QUERY_FEATURES = 8  # n-grams per search query: those with the largest weights. All would take three times as long.
 
@@ -238,9 +238,11 @@ def _search(
             lexical_limit=link_query.limit,
             types=link_query.filter,
             languages=link_query.languages,
-            is_match=lambda number, point: is_match(rows[number], point),
-            keys=queries.keys.take(rows),
-            slips=lambda number: _slip_query(queries, frequencies, rows[number], folded),
+            own=OwnNames(
+                lambda number, point: is_match(rows[number], point),
+                queries.keys.take(rows),
+                lambda number: _slip_query(queries, frequencies, rows[number], folded),
+            ),
         )
         return [[MatchedName(scored.point, scored.score) for scored in names] for names in results]
 

@@ -21,10 +21,10 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreUnavailableError,
 )
-from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Glance, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
+from pearl_qdrant.store.search import CollectionStatus
 
 ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
 

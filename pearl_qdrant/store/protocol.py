@@ -25,12 +25,11 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
-from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.hybrid import search_hybrid
 from pearl_qdrant.store.schema import FACET_FIELDS, LANGUAGE_FIELD, Checkpoint, Manifest, NamePoint, NameRows, point_id
 from pearl_qdrant.store.search import (
-    IsMatch,
-    MakeSlipQuery,
+    CollectionStatus,
+    OwnNames,
     ScoredName,
     SearchEngine,
     check_limit,
@@ -217,9 +216,7 @@ class Collection(ABC):
         lexical_limit: int,
         types: Sequence[str] = (),
         languages: Sequence[str] = (),
-        is_match: IsMatch | None = None,
-        keys: SparseRows | None = None,
-        slips: MakeSlipQuery | None = None,
+        own: OwnNames | None = None,
     ) -> list[list[ScoredName]]:
         """Find names near by dense vector, and names that share keys, slips or n-grams; each once, with dense cosine.
 
@@ -232,11 +229,7 @@ class Collection(ABC):
             types: As in `search`.
             languages: Keep only names in one of these languages, and those for which the base states no single one.
                 Empty: no filter.
-            is_match: If it is true for a name that shares a key, the query is searched by keys and quickly by vector;
-                if for one that slips find, by keys and slips alone.
-            keys: q rows of keys (`lexical.keys.key_rows`); at most 2 x `lexical_limit` names are found by them.
-            slips: Features of names one or two edits away; a query without a match is searched by them before n-grams,
-                for at most 3 x `lexical_limit` names.
+            own: Search for the queries' own names first, by keys and slips.
 
         Returns:
             q lists of up to `limit` + `lexical_limit` names, by dense cosine, best first; names without one last. Equal
@@ -252,9 +245,7 @@ class Collection(ABC):
             lexical,
             limit=limit,
             lexical_limit=lexical_limit,
-            is_match=is_match,
-            keys=keys,
-            slips=slips,
+            own=own,
         )
 
     def find(

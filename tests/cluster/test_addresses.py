@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from cli_runner import Run
 from double_fixtures import connect, empty_double, running_double  # noqa: F401 (fixtures)
-from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault, Kind, Listener
+from store_cases import manifest_of, many
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import SettingsError, StoreUnavailableError

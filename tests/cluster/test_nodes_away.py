@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 from double_fixtures import connect, empty_double, running_double, shared_store  # noqa: F401 (fixtures)
-from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
+from store_cases import manifest_of, many
 from transfer_cases import check_same, embedded
 
 from pearl_qdrant.errors import ShardUnavailableError

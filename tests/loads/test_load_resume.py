@@ -81,6 +81,7 @@ def test_a_stopped_load_does_not_wait_for_a_compaction(
 ) -> None:
     """The writing process is killed; what it had acknowledged is kept."""
     monkeypatch.setattr(bulk_writer, "EdgeProcess", _Busy)
+    monkeypatch.setattr(bulk_writer, "DIRECT_POINTS", 0)
     children.clear()
     manifest = Manifest.for_model(encoder.info, collection="toy", kb="toy")
     collection = open_store(str(tmp_path)).create(manifest)

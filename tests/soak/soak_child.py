@@ -23,6 +23,7 @@ SIZES: dict[str, object] = {
     "ingest.load.pipeline.FLUSH_S": 0.0,
     "ingest.load.pipeline.CAPACITY": 40,
     "pearl_qdrant.store.edge.shard.BATCH_POINTS": 40,
+    "pearl_qdrant.store.edge.child_process.DIRECT_POINTS": 60,
     "pearl_qdrant.store.edge.folder.SMALL_POINTS": 500,
     "pearl_qdrant.store.edge.folder.COMPACT_POINTS": 400,
     "pearl_qdrant.store.edge.folder.COMPACT_UNINDEXED_POINTS": 700,

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from qdrant_double import QdrantDouble
-from store_cases import DIM, manifest_of, many, point, unit, yes
+from store_cases import DIM, manifest_of, many, point, unit
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import read_content
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.search import EF_CONSTRUCT, QUICK_EF, THOROUGH_EF, M, OwnNames
 from pearl_qdrant.store.server.store import ServerStore
 
 
@@ -47,9 +47,8 @@ def never(number: int, found: object) -> bool:
 def search(collection: Collection, vectors: FloatArray, mentions: Sequence[str], is_match: Any) -> Any:
     """Search by keys, by vector and by n-grams."""
     keys = key_rows([name_keys(fold_name(mention)) for mention in mentions])
-    return collection.search_hybrid(
-        vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, is_match=is_match, keys=keys
-    )
+    own = None if is_match is None else OwnNames(is_match, keys)
+    return collection.search_hybrid(vectors, ngram_rows(list(mentions)), limit=5, lexical_limit=3, own=own)
 
 
 def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> None:
@@ -61,21 +60,21 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of("base"))
-        points, vectors = many(10)
-        collection.upsert(points, vectors, yes(10))
+        points, vectors, encodable = many(10)
+        collection.upsert(points, vectors, encodable)
         asked = Recorded(double)
         search(collection, vectors[:1], ["E1 a"], never)
         search(collection, vectors[:2], ["E1 a", "E2 a"], never)
         store.close()
 
     config = double.created["base"]["hnsw_config"]
-    assert (config["m"], config["ef_construct"]) == (graph.M, graph.EF_CONSTRUCT)
+    assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
     asked.searches = asked.searches[:4]  # after them, dense scores of what n-grams found
     soon, last, keys, thorough = asked.searches
     efs = [[one["params"].get("hnsw_ef") for one in request if one["using"] == "dense"] for request in asked.searches]
-    assert [of_one[:1] for of_one in efs] == [[graph.QUICK_EF], [graph.THOROUGH_EF], [], [graph.THOROUGH_EF]]
+    assert [of_one[:1] for of_one in efs] == [[QUICK_EF], [THOROUGH_EF], [], [THOROUGH_EF]]
     used = [[one["using"] for one in request] for request in (soon, last, keys, thorough)]
-    assert used == [*[["dense", "lexical", "dense"]] * 2, ["lexical"] * 2, ["dense"] * 2 + ["lexical"] * 2]
+    assert used == [*[["dense", "lexical", "dense"]] * 2, ["lexical"] * 2, ["dense", "lexical"] * 2]
     assert [len(one.get("prefetch", [])) for one in last] == [0, 0, 1]
 
 
@@ -84,8 +83,8 @@ def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:
     with QdrantDouble() as double:
         store = ServerStore.connect(double.url)
         collection = store.create(manifest_of("base"))
-        points, vectors = many(10)
-        collection.upsert(points, vectors, yes(10))
+        points, vectors, encodable = many(10)
+        collection.upsert(points, vectors, encodable)
         asked = Recorded(double)
         found = search(collection, vectors[:1], ["name 0"], lambda number, point: True)
         store.close()
@@ -99,13 +98,13 @@ def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
     store = EdgeStore(tmp_path / "store")
     collection = store.create(manifest_of("base"))
-    points, vectors = many(200)
-    collection.upsert(points, vectors, yes(200))
+    points, vectors, encodable = many(200)
+    collection.upsert(points, vectors, encodable)
     collection.finalize()
     folder = collection._folder
     now = folder.index
     assert now is not None
-    assert (now.m, now.ef_construct) == (graph.M, graph.EF_CONSTRUCT)
+    assert (now.m, now.ef_construct) == (M, EF_CONSTRUCT)
     assert folder.job("finalize").index == now
 
     folder.write_index_state(replace(now, m=16, ef_construct=100))

@@ -10,7 +10,7 @@ from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.search import IsNear, ScoredName, SlipQuery
+from pearl_qdrant.store.search import IsNear, OwnNames, ScoredName, SlipQuery
 
 
 def hybrid(
@@ -149,7 +149,7 @@ def test_an_exact_match_skips_the_search_by_ngrams(collection: Collection) -> No
         return number == 0
 
     rows, keys = ngram_rows(["København"] * 3), key_rows([name_keys(fold_name("København"))] * 3)
-    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, is_match=is_match, keys=keys)
+    found = collection.search_hybrid(vectors, rows, limit=1, lexical_limit=4, own=OwnNames(is_match, keys))
 
     assert [[hit.point.name for hit in hits] for hits in found] == [
         ["København"],
@@ -161,11 +161,11 @@ def test_an_exact_match_skips_the_search_by_ngrams(collection: Collection) -> No
 
 def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> None:
     """A single mention may need fewer requests, but it finds the same names with the same scores."""
-    points, vectors = many(60)
-    collection.upsert(points, vectors, yes(60))
+    points, vectors, encodable = many(60)
+    collection.upsert(points, vectors, encodable)
     unencodable = [point(f"U{i}", f"E{i} a b") for i in range(6)]
     collection.upsert(unencodable, np.zeros((6, DIM), dtype=np.float32), np.zeros(6, dtype=np.bool_))
-    queries = np.concatenate([vectors[:8], many(8, seed=1)[1]])
+    queries = np.concatenate([vectors[:8], many(8, start=1)[1]])
     names = [f"E{i} a" if i % 3 else f"E{i + 8} a b" for i in range(16)]
     queries[::7] = 0
     names[::5] = ["\U0001f600"] * 4
@@ -177,8 +177,10 @@ def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> N
             rows,
             limit=3,
             lexical_limit=4,
-            keys=key_rows([name_keys(fold_name(name)) for name in names[first:last]]),
-            is_match=lambda number, _: (first + number) % 2 == 0,
+            own=OwnNames(
+                lambda number, _: (first + number) % 2 == 0,
+                key_rows([name_keys(fold_name(name)) for name in names[first:last]]),
+            ),
         )
 
     for i, together in enumerate(search(0, 16)):
@@ -215,7 +217,7 @@ def test_ngrams_follow_writes_and_deletions(collection: Collection) -> None:
     put(collection, *cities())
     collection.delete_entities(["1"])
     collection.replace_payloads([point("4", "Kobenhavn Airport Ltd.", description="new")])
-    points, vectors = many(300)
+    points, vectors, _ = many(300)
     with collection.writer() as writer:
         writer.write([*points, point("E9", "Kobenhavn Nord")], np.vstack([vectors, unit([0.0, 0.0, 1.0])]), yes(301))
     collection.finalize()
@@ -247,8 +249,10 @@ def test_a_name_with_slips_is_found_by_its_parts(collection: Collection) -> None
         found = collection.search_hybrid(
             np.repeat(unit([0.0, 0.0, 1.0]), last - first, axis=0),
             ngram_rows(mentions[first:last]),
-            is_match=lambda number, point: is_match and point.name == "Winchester",
-            slips=lambda number: SlipQuery(*slip_features(mentions[first:last][number])),
+            own=OwnNames(
+                lambda number, point: is_match and point.name == "Winchester",
+                slips=lambda number: SlipQuery(*slip_features(mentions[first:last][number])),
+            ),
             **arguments,
         )
         return [[hit.point.name for hit in hits if hit.point.name != "hetser"] for hits in found]
@@ -274,8 +278,10 @@ def test_a_wide_search_looks_through_more_names(collection: Collection, is_near:
             ngram_rows(["zzz"] * len(rows)),
             limit=1,
             lexical_limit=1,
-            is_match=lambda number, point: rows[number] == 0 and point.name == "Wintergarden",
-            slips=lambda number: SlipQuery(*slip_features(mentions[rows[number]]), is_near),
+            own=OwnNames(
+                lambda number, point: rows[number] == 0 and point.name == "Wintergarden",
+                slips=lambda number: SlipQuery(*slip_features(mentions[rows[number]]), is_near),
+            ),
         )
         return [[hit.point.name for hit in hits] for hits in found]
 

@@ -98,9 +98,9 @@ def test_invalid_unicode_finds_nothing(collection: Collection) -> None:
 
 def test_scroll_returns_every_point_once_by_id(collection: Collection) -> None:
     """Scrolling returns all points, page by page, ordered by id."""
-    points, vectors = many(1100)
+    points, vectors, encodable = many(1100)
     with collection.writer() as writer:
-        writer.write(points, vectors, yes(1100))
+        writer.write(points, vectors, encodable)
 
     assert [p.id for p in collection.scroll()] == sorted(p.id for p in points)
 
@@ -108,8 +108,7 @@ def test_scroll_returns_every_point_once_by_id(collection: Collection) -> None:
 def test_counts_are_exact(collection: Collection) -> None:
     """Points, entities and types are counted exactly."""
     assert (collection.count(), collection.count_entities()) == (0, 0)
-    points, vectors = many(31)
-    collection.upsert(points, vectors, yes(31))
+    collection.upsert(*many(31, types=("ORG",), kb_types=("company",)))
     head = {"predicted_type": "GPE", "phrase_type": "NP-GPE", "lexical_class": "NP", "type_probability": 0.5}
     put(collection, (point("X", "x", types=("GPE", "LOC"), kb_types=(), **head), [1.0]))
 
@@ -125,8 +124,8 @@ def test_counts_are_exact(collection: Collection) -> None:
 
 def test_a_type_without_names_is_not_counted(collection: Collection) -> None:
     """Counts of types are right after deletions too, before and after the graph is built."""
-    points, vectors = many(4)
-    collection.upsert(points, vectors, yes(4))
+    points, vectors, encodable = many(4, types=("ORG",))
+    collection.upsert(points, vectors, encodable)
     collection.upsert([point("city", "Paris", types=("GPE",))], vectors[:1], yes(1))
     assert collection.type_counts()["types"]["GPE"] == 1
 
@@ -140,8 +139,8 @@ def test_a_type_without_names_is_not_counted(collection: Collection) -> None:
 
 def test_deleting_an_entity_deletes_all_its_names(collection: Collection) -> None:
     """Deleting returns how many points were deleted, and they are gone at once."""
-    points, vectors = many(20)
-    collection.upsert(points, vectors, yes(20))
+    points, vectors, encodable = many(20)
+    collection.upsert(points, vectors, encodable)
 
     assert collection.delete_entities(["E3", "E3", "E5", "absent"]) == 4
     assert collection.delete_entities(["E3"]) == 0
@@ -156,8 +155,8 @@ def test_deleting_an_entity_deletes_all_its_names(collection: Collection) -> Non
 
 def test_points_are_deleted_by_id(collection: Collection) -> None:
     """Deleting points by id deletes only these; unknown ids do not matter."""
-    points, vectors = many(20)
-    collection.upsert(points, vectors, yes(20))
+    points, vectors, encodable = many(20)
+    collection.upsert(points, vectors, encodable)
 
     collection.delete_points({points[3].id, points[4].id, point("absent", "absent").id})
     collection.delete_points(set())
@@ -168,8 +167,7 @@ def test_points_are_deleted_by_id(collection: Collection) -> None:
 
 def test_a_bulk_load_stores_everything(collection: Collection) -> None:
     """A load in uneven pieces, done twice, stores each point once; finalize then completes the collection."""
-    points, vectors = many(900)
-    encodable = yes(900)
+    points, vectors, encodable = many(900)
     encodable[::100] = False
     progress: list[tuple[int, int]] = []
 
@@ -191,10 +189,10 @@ def test_a_bulk_load_stores_everything(collection: Collection) -> None:
 
 def test_a_caller_may_reuse_its_arrays(collection: Collection) -> None:
     """A writer stores what I passed, even if I change the array afterwards."""
-    points, vectors = many(300)
+    points, vectors, encodable = many(300)
     buffer = vectors.copy()
     with collection.writer() as writer:
-        writer.write(points, buffer, yes(300))
+        writer.write(points, buffer, encodable)
         buffer[:] = 0
 
     assert collection.search(vectors[7:8], limit=1)[0][0].point.name == "name 7"
@@ -202,11 +200,11 @@ def test_a_caller_may_reuse_its_arrays(collection: Collection) -> None:
 
 def test_an_error_in_a_load_keeps_what_was_acknowledged(collection: Collection) -> None:
     """If I stop a load by an exception, the flushed points stay."""
-    points, vectors = many(20)
+    points, vectors, encodable = many(20)
 
     def load() -> None:
         with collection.writer() as writer:
-            writer.write(points, vectors, yes(20))
+            writer.write(points, vectors, encodable)
             writer.flush()
             raise KeyboardInterrupt
 
@@ -267,3 +265,39 @@ def test_a_payload_that_cannot_be_stored_is_refused(collection: Collection) -> N
     with pytest.raises(InvalidPointError, match="lone surrogate"):
         collection.replace_payloads([point("1", "a", description="\udc80")])
     assert collection.get([old.id]) == {old.id: old}
+
+
+def test_any_name_has_the_vector_of_the_canonical_name(collection: Collection) -> None:
+    """Any name of an entity gives the dense vector of its canonical name, in the order of the names."""
+    paris = point("Q90", "Paris")
+    alias = point("Q90", "City of Light", canonical=False, canonical_name="Paris")
+    rome = point("Q220", "Rome")
+    put(collection, (paris, [1.0, 2.0]), (alias, [0.0, 0.0, 1.0]), (rome, [0.0, 1.0]))
+
+    vectors = collection.canonical_vectors([rome, alias, paris, alias])
+
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, unit([0.0, 1.0], *[[1.0, 2.0]] * 3), atol=1e-6)
+
+
+def test_an_entity_without_any_vector_has_zeros(collection: Collection) -> None:
+    """Where the canonical name has no vector or is not stored, the row is zero."""
+    silent, lost = point("1", "\U0001f600"), point("2", "alias", canonical=False, canonical_name="gone")
+    collection.upsert([silent, lost], unit([], [1.0]), np.array([False, True]))
+
+    assert not collection.canonical_vectors([silent, lost, point("3", "unknown")]).any()
+    assert collection.canonical_vectors([]).shape == (0, DIM)
+
+
+def test_many_vectors_are_read_in_parts(collection: Collection) -> None:
+    """More points than one request may ask for are returned all the same."""
+    points, vectors, encodable = many(1300)
+    collection.upsert(points, vectors, encodable)
+
+    canonical = np.array([i - i % 2 for i in range(1300)])
+    assert [p.is_canonical for p in points[:2]] == [True, False]
+    aliases = [
+        point(p.entity_id, p.name, canonical=False, canonical_name=points[i].name)
+        for p, i in zip(points, canonical, strict=True)
+    ]
+    assert collection.canonical_vectors(aliases) == pytest.approx(vectors[canonical], abs=1e-6)

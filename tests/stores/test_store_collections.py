@@ -1,11 +1,11 @@
-"""Collections in every kind of store: create, open, delete, and their manifests."""
+"""Collections in every kind of store: create, open, delete; their manifests and ledgers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from store_cases import DIM, manifest_of, many, point, put, yes
+from store_cases import DIM, manifest_of, many, point, put
 
 from pearl_qdrant.encoder.protocol import ModelInfo
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ModelMismatchError, StoreClosedError
@@ -86,9 +86,9 @@ def test_several_collections_are_independent(store: Store, collection: Collectio
 
 def test_points_are_kept_after_reopening(store: Store, collection: Collection, name: str) -> None:
     """Closing and opening a collection loses nothing."""
-    points, vectors = many(50)
+    points, vectors, encodable = many(50)
     with collection.writer() as writer:
-        writer.write(points, vectors, yes(50))
+        writer.write(points, vectors, encodable)
     collection.finalize()
     collection.close()
 
@@ -101,10 +101,10 @@ def test_points_are_kept_after_reopening(store: Store, collection: Collection, n
 
 def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Collection, name: str) -> None:
     """Using a closed collection, or a load outside its block, is an error that says what to do."""
-    points, vectors = many(2)
+    points, vectors, encodable = many(2)
     writer = collection.writer()
     with pytest.raises(StoreClosedError, match=f"'{name}' is not open: use it in a with statement"):
-        writer.write(points, vectors, yes(2))
+        writer.write(points, vectors, encodable)
     with pytest.raises(StoreClosedError, match="with statement"):
         writer.flush()
     collection.finalize()
@@ -116,7 +116,7 @@ def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Co
         collection.type_counts,
         collection.finalize,
         lambda: collection.writer().__enter__(),
-        lambda: collection.upsert(points, vectors, yes(2)),
+        lambda: collection.upsert(points, vectors, encodable),
         lambda: collection.search(vectors, limit=1),
         lambda: collection.find(names=["a"], limit=1),
         lambda: collection.get([points[0].id]),
@@ -130,3 +130,49 @@ def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Co
     for use in uses:
         with pytest.raises(StoreClosedError, match=f"Collection '{name}' was closed. Open it again"):
             use()
+
+
+LINES = [b'{"batch":"a"}', '["Z\u00fcrich \u2028 \U0001f984","Q72",1]'.encode(), b'{"end":"a"}']
+
+
+def test_lines_come_back_in_the_order_in_which_they_were_appended(collection: Collection) -> None:
+    """What several calls append is read in their order, every letter of it, also what does not fit into one part."""
+    assert list(collection.read_ledger()) == []
+    many = [b"%d %s" % (i, b"x" * 1000) for i in range(1500)]
+    for lines in (LINES, [b"second"], many):
+        collection.append_ledger(lines)
+
+    assert list(collection.read_ledger()) == [*LINES, b"second", *many]
+
+
+def test_a_ledger_belongs_to_the_name_of_a_collection(store: Store, name: str) -> None:
+    """A collection that is deleted to be made again has its ledger again; after that it is gone with the collection."""
+    first = store.create(manifest_of(name))
+    put(first, (point("1", "a"), [1.0]))
+    first.append_ledger(LINES)
+    assert [one for one in store.collections() if one.startswith(name)] == [name], "a ledger is none"
+    first.close()
+    store.delete(name, keep_ledger=True)
+    assert name not in store.collections()
+    second = store.create(manifest_of(name))
+    kept = list(second.read_ledger())
+    second.close()
+    store.delete(name)
+    third = store.create(manifest_of(name))
+
+    assert kept == LINES
+    assert list(third.read_ledger()) == []
+    third.close()
+    store.delete(name)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+def test_a_collection_can_be_deleted_before_it_learned(store: Store, name: str, again: bool) -> None:
+    """Keeping a ledger that is not there is no error."""
+    store.create(manifest_of(name)).close()
+    store.delete(name, keep_ledger=True)
+    if again:
+        store.create(manifest_of(name)).close()
+        store.delete(name, keep_ledger=again)
+
+    assert name not in store.collections()

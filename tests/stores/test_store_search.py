@@ -83,9 +83,8 @@ def test_equal_scores_are_ordered_by_point_id(collection: Collection) -> None:
 
 def test_a_batch_gives_what_single_queries_give(collection: Collection) -> None:
     """Many vectors in one call, more than fit into a request, get the same answers as alone."""
-    points, vectors = many(60)
-    collection.upsert(points, vectors, yes(60))
-    _, queries = many(70, seed=1)
+    collection.upsert(*many(60, types=("ORG",)))
+    _, queries, _ = many(70, start=1)
 
     batch = collection.search(queries, limit=3, types=("ORG",))
 
@@ -108,8 +107,8 @@ def test_search_refuses_bad_arguments(collection: Collection) -> None:
 
 def test_many_threads_may_search(collection: Collection) -> None:
     """Concurrent searches return the same as single ones."""
-    points, vectors = many(100)
-    collection.upsert(points, vectors, yes(100))
+    points, vectors, encodable = many(100)
+    collection.upsert(points, vectors, encodable)
 
     def best(i: int) -> str:
         return collection.search(vectors[i : i + 1], limit=1)[0][0].point.name

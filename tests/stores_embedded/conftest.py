@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_cases import manifest_of, many
+from store_cases import manifest_of, many
 
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import collection as edge_collection
@@ -22,18 +23,26 @@ def store(tmp_path: Path) -> Iterator[EdgeStore]:
     opened.close()
 
 
-@pytest.fixture
-def filled(store: EdgeStore) -> EdgeStore:
-    """The same with one closed collection of 60 names."""
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one closed collection of 60 names, which no test changes."""
+    store = EdgeStore(tmp_path_factory.mktemp("written") / "store")
     with store.create(manifest_of()).writer() as writer:
         writer.write(*many(60))
     store.close()
+    return Path(store.location)
+
+
+@pytest.fixture
+def filled(store: EdgeStore, written: Path) -> EdgeStore:
+    """A store with a copy of that collection."""
+    shutil.copytree(written, store.location)
     return store
 
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
-    """The child processes that are started, in order."""
+    """The child processes that are started, in order; all points are written in one."""
     started: list[edge_process.EdgeProcess] = []
 
     class Recorded(edge_process.EdgeProcess):
@@ -41,6 +50,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[edge_process.EdgeProcess]:
             super().__init__(job)
             started.append(self)
 
+    monkeypatch.setattr(edge_process, "DIRECT_POINTS", 0)
     monkeypatch.setattr(edge_process, "EdgeProcess", Recorded)
     monkeypatch.setattr(edge_collection, "EdgeProcess", Recorded)
     return started

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from edge_cases import ROOT, WIDE, copy_files, left, manifest_of, many, nearest_names, stored_bytes, stored_files
+from edge_cases import ROOT, WIDE, copy_files, left, nearest_names, stored_bytes, stored_files
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreLockedError
 from pearl_qdrant.store.edge import content as edge_content
@@ -165,7 +166,7 @@ EXIT = """
 import sys
 sys.path.insert(0, "tests/support")
 from pathlib import Path
-from edge_cases import many
+from store_cases import many
 from pearl_qdrant.store.edge.store import EdgeStore
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 collection.upsert(*many(1, start=60))

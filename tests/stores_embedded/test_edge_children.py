@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import WIDE, is_running, kill, manifest_of, many, nearest_names, python, taken_files, wait_until
+from edge_cases import WIDE, is_running, kill, nearest_names, python, taken_files, wait_until
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreClosedError, StoreError
 from pearl_qdrant.store.edge import child_process as edge_process
@@ -41,16 +42,33 @@ def test_while_it_is_loaded_a_collection_is_neither_counted_nor_searched(store: 
         writer.write(points, vectors, encodable)
 
 
-def test_an_empty_load_starts_no_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
-    """A load of nothing costs nothing."""
-    with store.create(manifest_of()).writer() as writer:
-        writer.write(*many(0))
+def test_only_a_large_load_starts_a_process(
+    store: EdgeStore, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first points are written without one, and kept, also if the load fails then."""
+    monkeypatch.setattr(edge_process, "DIRECT_POINTS", 30)
+    collection = store.create(manifest_of())
+    with collection.writer() as writer:
         writer.flush()
+        writer.write(*many(20))
+        writer.flush()
+    assert (children, collection.count()) == ([], 20)
 
-    assert children == []
+    def fail() -> None:
+        with collection.writer() as writer:
+            writer.write(*many(20, start=20))
+            assert children == []
+            writer.write(*many(20, start=40))
+            kill(children[-1])
+            writer.flush()
+
+    with pytest.raises(StoreError, match="SIGKILL"):
+        fail()
+    assert len(children) == 1
+    names = {point.name for point in collection.scroll()}
+    assert names >= {f"name {i}" for i in range(40)}
 
 
-@pytest.mark.usefixtures("cold_children")
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     store: EdgeStore, children: list[edge_process.EdgeProcess]
 ) -> None:
@@ -79,7 +97,6 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
 
 
-@pytest.mark.usefixtures("cold_children")
 def test_ctrl_c_does_not_stop_the_writing_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C in a terminal also reaches the writing process, which ignores it."""
     collection = store.create(manifest_of())
@@ -105,14 +122,15 @@ from pearl_qdrant.store.edge import collection as edge_collection
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import WIDE, many
+from edge_cases import WIDE
+from store_cases import many
 
 class Told(edge_process.EdgeProcess):
     def __init__(self, job):
         super().__init__(job)
         print(job.task, self.pid, flush=True)
 
-edge_shard.INDEXING_THRESHOLD_KB = 160
+edge_shard.INDEXING_THRESHOLD_KB, edge_process.DIRECT_POINTS = 160, 0
 edge_process.EdgeProcess = edge_collection.EdgeProcess = Told
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 with collection.writer() as writer:
@@ -197,8 +215,7 @@ def test_scores_come_from_the_full_vectors(store: EdgeStore, low_threshold: None
     """With every quantization a score is the exact cosine, with and without a filter."""
     collection = store.create(manifest_of(dim=WIDE).model_copy(update={"quantization": quantization}))
     points, vectors, encodable = many(1500, dim=WIDE)
-    with collection.writer() as writer:
-        writer.write(points, vectors, encodable)
+    collection.upsert(points, vectors, encodable)
     collection.finalize()
     assert collection.status().indexed_vectors == 1500
     # Between two of the points: no score is 1.
@@ -255,7 +272,6 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
 
-@pytest.mark.usefixtures("cold_children")
 def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C stops the building of the graph; the collection works as before."""
 

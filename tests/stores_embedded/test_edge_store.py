@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import manifest_of, many, python
+from edge_cases import python
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import (
     CollectionExistsError,

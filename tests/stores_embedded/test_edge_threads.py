@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edge_cases import manifest_of, many
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreFullError
+from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge import store as edge
@@ -66,11 +67,12 @@ def test_a_flush_that_fails_while_another_thread_closes_does_not_hang(
 
     def load() -> None:
         try:
-            with collection.writer():
-                pass
+            with collection.writer() as writer:
+                writer.write(*many(1))
         except StoreError as error:
             failures.append(error)
 
+    monkeypatch.setattr(child_process, "DIRECT_POINTS", 0)
     folder._shard = FailingShard(folder._shard, in_flush)  # type: ignore[assignment]
     loader = threading.Thread(target=load, daemon=True)
     # The main thread waits below: that another one than it has the registry can only be the closer, until then.
@@ -193,6 +195,7 @@ def test_a_collection_that_could_not_be_opened_after_a_load_can_be_opened_again(
     def refuse(self: object) -> None:
         raise StoreFullError("No space left.")
 
+    monkeypatch.setattr(child_process, "DIRECT_POINTS", 0)
     writer = collection.writer()
     writer.__enter__()
     writer.write(*many(20))

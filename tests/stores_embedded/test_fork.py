@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import ROOT, digest, manifest_of, many, nearest_names
+from edge_cases import ROOT, digest, nearest_names
 from qdrant_double import QdrantDouble
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreForkedError, StoreLockedError
 from pearl_qdrant.store.edge import folder as edge_folder

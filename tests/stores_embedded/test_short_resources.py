@@ -27,7 +27,7 @@ import json, os, resource, sys
 sys.path.insert(0, "tests/support")
 from contextlib import suppress
 from pathlib import Path
-from edge_cases import many
+from store_cases import many
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge.store import EdgeStore
 used = max(map(int, os.listdir("/proc/self/fd")))

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from edge_cases import manifest_of, many
 from small_disk import small_disk
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
 from pearl_qdrant.store.edge import content as edge_content

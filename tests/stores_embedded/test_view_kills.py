@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edge_cases import ROOT, add, copy_files, left, manifest_of, many, python, stored_files
+from edge_cases import ROOT, add, copy_files, left, python, stored_files
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import view as edge_places
@@ -39,7 +40,7 @@ HALF = """
 import sys
 from pathlib import Path
 from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import many
+from store_cases import many
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 collection.append_ledger([b"one"])
 collection.upsert(*many(10, start=60))
@@ -99,7 +100,7 @@ LOAD = """
 import sys
 from pathlib import Path
 from pearl_qdrant.store.edge.store import EdgeStore
-from edge_cases import many
+from store_cases import many
 collection = EdgeStore(Path(sys.argv[1])).open("toy")
 with collection.writer() as writer:
     writer.write(*many(20, start=60))
@@ -171,7 +172,7 @@ def test_a_load_whose_collection_is_released_is_committed_at_its_end(filled: Edg
 COMMIT = """
 import os, signal, sys
 from pathlib import Path
-from edge_cases import many
+from store_cases import many
 from pearl_qdrant.store.edge import content
 from pearl_qdrant.store.edge.store import EdgeStore
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edge_cases import ROOT, manifest_of, many, nearest_names, stored_files
+from edge_cases import ROOT, copy_files, nearest_names, stored_files
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreFullError
 from pearl_qdrant.store.edge import content as edge_content
@@ -25,16 +26,24 @@ from pearl_qdrant.store.edge.store import EdgeStore
 N = 60
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one closed collection of 60 names and a graph, which no test changes."""
+    store = EdgeStore(tmp_path_factory.mktemp("built") / "store")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
+        collection = store.create(manifest_of())
+        collection.upsert(*many(N))
+        collection.finalize()
+        store.close()
+    return Path(store.location)
+
+
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EdgeStore]:
-    """An embedded store with one closed collection of 60 names and a graph, and a folder for temporary files."""
+def store(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EdgeStore]:
+    """A copy of that store, and a folder for temporary files."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
-    opened = EdgeStore(tmp_path / "store")
-    collection = opened.create(manifest_of())
-    with collection.writer() as writer:
-        writer.write(*many(N))
-    collection.finalize()
-    opened.close()
+    opened = EdgeStore(copy_files(built, tmp_path / "store"))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     yield opened

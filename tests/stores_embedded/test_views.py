@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import add, digest, left, manifest_of, many, nearest_names, stored_bytes, stored_files
+from edge_cases import add, digest, left, nearest_names, stored_bytes, stored_files
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from double_fixtures import empty_double, running_double, shared_store  # noqa: F401 (fixtures)
 from qdrant_double import QdrantDouble
-from server_cases import manifest_of
+from store_cases import manifest_of
 
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from qdrant_double import QdrantDouble
+from store_cases import DIM
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.server.collection import ServerCollection
 
-DIM = 4
-NAME = "umls"
+NAME = "toy"
 KEY = "s3cret-k3y"
 ANY = r".*"
-
-
-def manifest_of(name: str = NAME, *, dim: int = DIM) -> Manifest:
-    """A manifest for tests."""
-    return Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:aa", dim=dim, has_head=False)
 
 
 def points_of(

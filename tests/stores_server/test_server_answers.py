@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
+from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import PearlQdrantError, StoreError
 from pearl_qdrant.lexical.ngrams import ngram_rows

@@ -20,7 +20,8 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
-from server_cases import ANY, DIM, NAME, ids_in, load, manifest_of, points_of
+from server_cases import ANY, NAME, ids_in, load, points_of
+from store_cases import DIM, manifest_of
 
 from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError, StoreUnavailableError
 from pearl_qdrant.store.server.collection import ServerCollection
@@ -74,7 +75,7 @@ def test_a_load_survives_a_time_out(double: QdrantDouble, collection: ServerColl
 @pytest.mark.parametrize("kind", ["apply_then_drop", "drop"])
 def test_every_request_may_be_dropped(double: QdrantDouble, store: ServerStore, kind: Any) -> None:
     """Creating, writing, searching, counting and deleting work even if each first try loses its answer."""
-    for method in (r"PUT /collections/umls$", r"PUT .*/index", r"PATCH", POINTS, r"POST .*/delete", r"DELETE", r"GET"):
+    for method in (r"PUT /collections/toy$", r"PUT .*/index", r"PATCH", POINTS, r"POST .*/delete", r"DELETE", r"GET"):
         double.faults += [Fault(kind, match=method)] * 2
     double.faults += [Fault(kind, match=f".*/{what}$") for what in ("query/batch", "count", "scroll", "facet")]
 
@@ -95,7 +96,7 @@ def test_every_request_may_be_dropped(double: QdrantDouble, store: ServerStore, 
 
 def test_a_create_does_not_take_over_another_collection(double: QdrantDouble, store: ServerStore) -> None:
     """A retried create does not take over a collection that another program created meanwhile."""
-    double.faults = [Fault("drop", match="PUT /collections/umls$")]
+    double.faults = [Fault("drop", match="PUT /collections/toy$")]
 
     def somebody_else() -> None:
         other = {MANIFEST_KEY: manifest_of().model_copy(update={"kb": "other"}).model_dump(mode="json")}

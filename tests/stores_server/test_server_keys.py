@@ -7,7 +7,8 @@ import pytest
 from double_fixtures import connect
 from qdrant_client.http.exceptions import ResponseHandlingException
 from qdrant_double import QdrantDouble
-from server_cases import KEY, manifest_of
+from server_cases import KEY
+from store_cases import manifest_of
 
 from pearl_qdrant.errors import SettingsError, StoreRejectedError
 from pearl_qdrant.settings import ServerAccess

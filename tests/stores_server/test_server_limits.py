@@ -14,7 +14,7 @@ from store_cases import manifest_of, many, point, unit, yes
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.lexical.keys import slip_features
 from pearl_qdrant.lexical.ngrams import ngram_rows
-from pearl_qdrant.store.search import SlipQuery
+from pearl_qdrant.store.search import OwnNames, SlipQuery
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
 
@@ -33,8 +33,7 @@ def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
     """A collection of 60 names."""
     store = ServerStore.connect(double.url)
     made = store.create(manifest_of("base"))
-    points, vectors = many(60)
-    made.upsert(points, vectors, yes(60))
+    made.upsert(*many(60))
     yield made
     store.close()
 
@@ -80,8 +79,10 @@ def test_a_hybrid_search_follows_the_limits(
         ngram_rows(["wintergxrdxn"] * n_mentions),
         limit=5,
         lexical_limit=5,
-        is_match=lambda number, point: point.name == "Wintergarden",
-        slips=lambda number: SlipQuery(*slip_features("wintergxrdxn"), lambda point: False),
+        own=OwnNames(
+            lambda number, point: point.name == "Wintergarden",
+            slips=lambda number: SlipQuery(*slip_features("wintergxrdxn"), lambda point: False),
+        ),
     )
 
     assert all("Wintergarden" in [hit.point.name for hit in hits] for hits in found)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from edge_cases import manifest_of
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
+from store_cases import manifest_of
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.settings import ServerAccess

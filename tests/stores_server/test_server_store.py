@@ -8,7 +8,8 @@ from double_fixtures import connect
 from qdrant_client import models
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from server_cases import ANY, DIM, NAME, load, manifest_of, points_of
+from server_cases import ANY, NAME, load, points_of
+from store_cases import DIM, manifest_of
 
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
@@ -76,7 +77,7 @@ def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collectio
     double.faults = [Fault("status", match="GET .*/optimizations", status=404)] * 10_000
     double.optimizer_polls = 10_000
 
-    with pytest.raises(StoreError, match=r"0 of 20 vectors.*collections finalize umls"):
+    with pytest.raises(StoreError, match=r"0 of 20 vectors.*collections finalize toy"):
         stuck.finalize()
 
 
@@ -90,22 +91,12 @@ def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: 
         collection.finalize()
 
 
-def test_a_full_disk_is_reported_at_once(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A full disk is reported as 500, but the request is not retried."""
-    double.faults = [Fault("status", status=500, error="Service internal error: No space left on device")]
-
-    with pytest.raises(StoreFullError, match=double.url):
-        collection.upsert(*points_of(1))
-
-    assert len(double.requests) == 1
-
-
 def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
     """The error for strict mode's refusal names the command that creates the indexes, and that command works."""
     collection.upsert(*points_of(3))
     double.schema[NAME].pop("filter_types")
 
-    with pytest.raises(StoreRejectedError, match="collections finalize umls"):
+    with pytest.raises(StoreRejectedError, match="collections finalize toy"):
         collection.search(points_of(1)[1], limit=1, types=("ORG",))
     collection.finalize()
 
@@ -140,7 +131,7 @@ def test_a_collection_that_was_deleted_or_changed_is_a_clear_error(double: Qdran
         collection.upsert(*points_of(1))
     with pytest.raises(StoreRejectedError):
         collection.search(points_of(1)[1], limit=1)
-    with pytest.raises(ManifestError, match="should be 4 dim"):
+    with pytest.raises(ManifestError, match="should be 8 dim"):
         store.open(NAME)
     with pytest.raises(StoreRejectedError):
         store.create(manifest_of("no/slash"))
@@ -162,7 +153,7 @@ def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
     double.client.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
     double.schema[NAME], double.config[NAME] = {}, {}
 
-    with pytest.raises(ManifestError, match=r"umls.*another program made it.*use another collection"):
+    with pytest.raises(ManifestError, match=r"toy.*another program made it.*use another collection"):
         store.open(NAME)
     assert store.collections() == [NAME]
     store.delete(NAME)

@@ -12,7 +12,8 @@ import pytest
 from double_fixtures import connect
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
-from server_cases import DIM, NAME, ids_in, load, manifest_of, points_of
+from server_cases import NAME, ids_in, load, points_of
+from store_cases import DIM, manifest_of
 
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store.server.collection import ServerCollection

@@ -130,7 +130,7 @@ def test_a_weaker_key_links(server: ServerStore, double: QdrantDouble, refused: 
 
 
 def test_a_load_to_a_full_disk_ends_and_goes_on_later(double: QdrantDouble, base: Path, model: Path) -> None:
-    """The error says whose disk is full; with space again the same load writes what lacks."""
+    """The error says at the first try whose disk is full; with space again the same load writes what lacks."""
     full = "Service internal error: No space left on device (os error 28)"
     with closing(ServerStore.connect(double.url, retry=QUICK)) as server:
         double.faults = [Fault("status", match=POINTS, status=500, error=full)]

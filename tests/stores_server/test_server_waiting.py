@@ -15,7 +15,8 @@ import pytest
 from cli_runner import Run
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from server_cases import manifest_of, points_of
+from server_cases import points_of
+from store_cases import manifest_of
 
 from pearl_qdrant.errors import StoreError, StoreRejectedError, StoreUnavailableError
 from pearl_qdrant.store.open import open_store

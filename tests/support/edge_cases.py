@@ -8,48 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from store_cases import many
 
-from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.store.edge import child_process as edge_process
-from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.content import FILES_FOLDER, copy_file, list_files, read_content, take_files
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Manifest, NamePoint
 
 WIDE = 64
 """So wide that with `low_threshold` 640 vectors are enough for a graph."""
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def manifest_of(name: str = "toy", *, dim: int = 8) -> Manifest:
-    """A manifest for tests."""
-    return Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:0", dim=dim, has_head=True)
-
-
-def many(n: int, *, dim: int = 8, start: int = 0) -> tuple[list[NamePoint], FloatArray, BoolArray]:
-    """Make points with two names for each entity, three types, and random unit vectors."""
-    vectors = np.random.default_rng(start).normal(size=(n, dim)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    points = [
-        NamePoint(
-            kb="test",
-            entity_id=f"E{i // 2}",
-            name=f"name {i}",
-            canonical_name=f"name {i - i % 2}",
-            is_canonical=i % 2 == 0,
-            types=(("ORG", "GPE", "PERSON")[i % 3],),
-        )
-        for i in range(start, start + n)
-    ]
-    return points, vectors, np.ones(n, dtype=np.bool_)
 
 
 def stored_files(location: str | Path, name: str = "toy") -> dict[str, Path]:
@@ -81,27 +55,6 @@ def copy_files(source: Path, target: Path) -> Path:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         copy_file(source / name, target / name)
     return target
-
-
-Create = Callable[..., None]
-
-
-def copies_of_first(create: Create, folder: Path) -> Create:
-    """Make a `create_shard` that creates the first shard of a kind with `create`, in `folder`, and copies it.
-
-    The engine takes 40 ms to make the indexes of an empty shard, a copy takes 8.
-    """
-    made: dict[object, Path] = {}
-
-    def copy(path: Path, dim: int) -> None:
-        kind = (dim, edge_shard.INDEXING_THRESHOLD_KB)
-        if kind not in made:
-            first = folder / str(len(made))
-            create(first, dim)
-            made[kind] = first
-        copy_files(made[kind], path)
-
-    return copy
 
 
 def digest(file: Path) -> str:

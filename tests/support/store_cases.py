@@ -1,23 +1,16 @@
-"""What the tests of both stores share: the kinds of store, points and vectors."""
+"""What the tests of both stores share: manifests, points and vectors."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
-import pytest
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 DIM = 8
-
-KINDS: list[Any] = ["edge", "server-http", "server-limited", "server-tls", "server-faulty"]
-if os.environ.get("QDRANT_URL"):
-    KINDS.append(pytest.param("server-real", marks=pytest.mark.server))
-
 
 LIMITS = {
     "max_query_limit": 120,
@@ -30,11 +23,9 @@ LIMITS = {
 """Narrow limits of strict mode."""
 
 
-def manifest_of(name: str, *, dim: int = DIM, weights_hash: str = "sha256:" + "a" * 64) -> Manifest:
+def manifest_of(name: str = "toy", *, dim: int = DIM) -> Manifest:
     """A manifest for tests."""
-    return Manifest(
-        collection=name, kb="test", model="toy", weights_hash=weights_hash, dim=dim, has_head=True, created_by="tests"
-    )
+    return Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:0", dim=dim, has_head=True)
 
 
 def point(entity_id: str, name: str, *, canonical: bool = True, **fields: Any) -> NamePoint:
@@ -64,8 +55,7 @@ def put(collection: Collection, *pairs: tuple[NamePoint, list[float]]) -> None:
 
 def fill(collection: Collection, n: int = 4, **facts: object) -> None:
     """Write points of n / 2 entities, and facts to the manifest."""
-    points, vectors = many(n)
-    collection.upsert(points, vectors, yes(n))
+    collection.upsert(*many(n, types=("ORG",)))
     collection.write_manifest(collection.manifest.model_copy(update=facts))
 
 
@@ -74,9 +64,22 @@ def found(collection: Collection, vector: list[float], *, limit: int = 10, types
     return [hit.point.name for hit in collection.search(unit(vector), limit=limit, types=types)[0]]
 
 
-def many(n: int, *, seed: int = 0) -> tuple[list[NamePoint], FloatArray]:
-    """Make points with two names for each entity and random unit vectors."""
-    rng = np.random.default_rng(seed)
-    vectors = rng.normal(size=(n, DIM)).astype(np.float32)
+def many(n: int, *, dim: int = DIM, start: int = 0, **fields: Any) -> tuple[list[NamePoint], FloatArray, BoolArray]:
+    """Make points with two names for each entity, three types, and random unit vectors; `fields` as in `point`."""
+    vectors = np.random.default_rng(start).normal(size=(n, dim)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return [point(f"E{i // 2}", f"name {i}", canonical=i % 2 == 0) for i in range(n)], vectors
+    points = [
+        point(
+            f"E{i // 2}",
+            f"name {i}",
+            canonical=i % 2 == 0,
+            **{
+                "canonical_name": f"name {i - i % 2}",
+                "types": (("ORG", "GPE", "PERSON")[i % 3],),
+                "kb_types": (),
+                **fields,
+            },
+        )
+        for i in range(start, start + n)
+    ]
+    return points, vectors, yes(n)

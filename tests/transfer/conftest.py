@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,17 +21,23 @@ def server(double: QdrantDouble, shared: ServerStore) -> ServerStore:
     return shared
 
 
+@pytest.fixture(scope="session")
+def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the complete collection `toy`, which nobody opens."""
+    return Path(embedded(tmp_path_factory.mktemp("complete") / "store").location)
+
+
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeStore]:
-    """An embedded store with the complete collection `toy`, which no test changes."""
-    store = embedded(tmp_path_factory.mktemp("kept") / "store")
+def kept(complete: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeStore]:
+    """The same, which no test changes."""
+    store = EdgeStore(shutil.copytree(complete, tmp_path_factory.mktemp("kept") / "store"))
     yield store
     store.close()
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[EdgeStore]:
+def local(complete: Path, tmp_path: Path) -> Iterator[EdgeStore]:
     """An embedded store with the complete collection `toy`."""
-    store = embedded(tmp_path / "store")
+    store = EdgeStore(shutil.copytree(complete, tmp_path / "store"))
     yield store
     store.close()

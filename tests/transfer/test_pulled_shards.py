@@ -10,10 +10,10 @@ import pytest
 import qdrant_double
 import qdrant_double_routes
 import qdrant_double_shards
-from edge_cases import manifest_of, many
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from qdrant_edge import EdgeShard, Point, UpdateOperation
+from store_cases import manifest_of, many
 from transfer_cases import NAME, check_same, fill, ready
 
 from pearl_qdrant.errors import OptionError, StoreUnavailableError

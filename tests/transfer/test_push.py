@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from edge_cases import many
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
+from store_cases import many
 from transfer_cases import NAME, check_same, embedded, fill, ready
 
 from pearl_qdrant.errors import (

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from edge_cases import manifest_of, many
+from store_cases import manifest_of, many
 
 from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection, Store
-from pearl_qdrant.store.schema import Manifest
 
 NAME = "toy"
 
 
-def ready(collection: Collection) -> Manifest:
+def ready(collection: Collection) -> None:
     """Write the manifest of a complete load."""
     names = [point.name for point in collection.scroll()]
     changed = {
@@ -24,25 +23,22 @@ def ready(collection: Collection) -> Manifest:
         "entities": collection.count_entities(),
         "ngram_rarity": IdfTable.from_names(names).to_text(),
     }
-    manifest = collection.manifest.model_copy(update=changed)
-    collection.write_manifest(manifest)
-    return manifest
+    collection.write_manifest(collection.manifest.model_copy(update=changed))
 
 
-def fill(store: Store, n: int = 60, *, name: str = NAME, start: int = 0, dim: int = 8) -> Collection:
+def fill(store: Store, n: int = 60, *, start: int = 0) -> None:
     """Make a complete collection of n names, two for each entity."""
-    collection = store.create(manifest_of(name, dim=dim))
-    points, vectors, encodable = many(n, start=start, dim=dim)
+    collection = store.create(manifest_of(NAME))
+    points, vectors, encodable = many(n, start=start)
     encodable[0] = False
     collection.upsert(points, vectors, encodable)
     ready(collection)
-    return collection
 
 
-def embedded(path: Path, n: int = 60, *, name: str = NAME) -> EdgeStore:
+def embedded(path: Path, n: int = 60) -> EdgeStore:
     """An embedded store with one complete collection, closed."""
     store = EdgeStore(path)
-    fill(store, n, name=name)
+    fill(store, n)
     store.close()
     return EdgeStore(path)
 

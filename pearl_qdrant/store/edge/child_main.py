@@ -23,13 +23,12 @@ from typing import IO
 import msgspec
 
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.child_process import COMPACT, FAILED, FLUSH, OK, POINTS, Answer, Job, receive, send
 from pearl_qdrant.store.edge.content import IndexState
 from pearl_qdrant.store.edge.shard import PointBatch
-from pearl_qdrant.store.graph import share_indexed
 from pearl_qdrant.store.schema import LEXICAL
+from pearl_qdrant.store.search import EF_CONSTRUCT, share_indexed
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _MANY_SEGMENTS = 1000  # never merge while loading
@@ -43,7 +42,7 @@ def _load(job: Job, requests: IO[bytes], answers: IO[bytes]) -> None:
     config = edge_shard.shard_config(
         job.dim,
         m=0 if index is None else index.m,
-        ef_construct=graph.EF_CONSTRUCT if index is None else index.ef_construct,
+        ef_construct=EF_CONSTRUCT if index is None else index.ef_construct,
         segments=_MANY_SEGMENTS,
         max_segment_kb=max(1, points * job.dim * 4 // 1024),
         threshold_kb=job.threshold_kb,

@@ -14,7 +14,6 @@ import qdrant_edge as edge
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.child_process import EdgeProcess, EdgeWriter
 from pearl_qdrant.store.edge.content import IndexState
@@ -28,7 +27,6 @@ from pearl_qdrant.store.edge.shard import (
     read_record,
 )
 from pearl_qdrant.store.edge.view import CollectionView
-from pearl_qdrant.store.graph import CollectionStatus
 from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.schema import (
     DENSE,
@@ -42,7 +40,15 @@ from pearl_qdrant.store.schema import (
     NameRows,
     pack_rows,
 )
-from pearl_qdrant.store.search import EnginePoint, NameQuery, RunQueries, SearchEngine
+from pearl_qdrant.store.search import (
+    OVERSAMPLING,
+    CollectionStatus,
+    EnginePoint,
+    NameQuery,
+    RunQueries,
+    SearchEngine,
+    n_candidates,
+)
 
 _PAGE_POINTS = 1000  # points in one scroll
 
@@ -317,7 +323,7 @@ def _make_run(folder: CollectionFolder | CollectionView, point_filter: PointFilt
         return edge.AcornSearchParams(enable=True, max_selectivity=1.0)
 
     # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested.
-    rescore = edge.QuantizationSearchParams(rescore=True, oversampling=graph.OVERSAMPLING)
+    rescore = edge.QuantizationSearchParams(rescore=True, oversampling=OVERSAMPLING)
     fields = payload_fields(folder.manifest)
 
     def request(query: NameQuery) -> edge.QueryRequest:
@@ -326,7 +332,7 @@ def _make_run(folder: CollectionFolder | CollectionView, point_filter: PointFilt
             nearest = edge.Query.Nearest(memoryview(query.vector), using=DENSE)  # type: ignore[arg-type] # half a list's time
             params = _FULL_PRECISION
             if query.ids is None:
-                ef = graph.candidates(query, is_filtered=query_filter is not None)
+                ef = n_candidates(query, is_filtered=query_filter is not None)
                 params = edge.SearchParams(hnsw_ef=ef, acorn=acorn(), quantization=rescore)
         else:
             assert query.lexical is not None

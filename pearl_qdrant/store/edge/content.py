@@ -48,10 +48,10 @@ from typing import Annotated
 import msgspec
 
 from pearl_qdrant.errors import ManifestError
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.edge.shard import damaged_error
 from pearl_qdrant.store.protocol import VersionMark
 from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.search import EF_CONSTRUCT, M
 from pearl_qdrant.store.system import read_at_most, resource_error, sync, sync_folder, write_atomically
 
 MANIFEST_FILE = "manifest.json"
@@ -231,8 +231,8 @@ class IndexState:
 
     vectors: int  # in it when it was built
     rewritten: int = 0  # how many of them a load has written again since, which removed them from it
-    m: int = graph.M
-    ef_construct: int = graph.EF_CONSTRUCT
+    m: int = M
+    ef_construct: int = EF_CONSTRUCT
     parts: int = 1  # of how many, each with a graph, the collection was joined
 
 

@@ -215,6 +215,7 @@ class CollectionFolder(OpenedCollection):
     def __init__(self, path: Path, name: str) -> None:
         self._users = 0
         self._handed_over_for: str | None = None  # as in "being loaded"
+        self._lent: EdgeShard | None = None  # while it is handed over, until a child process opens it
         self._n_editors = 0
         self._is_changed = False  # since the last commit
         self._has_new_files = False  # the shard's files are not those that are stored
@@ -307,8 +308,8 @@ class CollectionFolder(OpenedCollection):
         return super()._no_shard_error(doing)
 
     @contextmanager
-    def hand_over(self, reason: str) -> Iterator[None]:
-        """Close the shard so that a child process can open it, and open it again afterwards. Until the end of the
+    def hand_over(self, reason: str) -> Iterator[EdgeShard]:
+        """Give the shard to a block, which uses it alone, or lets a child process open it (`job`). Until the end of the
         block, `shard` refuses all other use, and says why: as in "being loaded".
         """
         is_handed_over = False
@@ -317,23 +318,22 @@ class CollectionFolder(OpenedCollection):
                 with self.shard("starting that") as shard:
                     self.record_change()
                     self._keep()
-                    self._shard, self._handed_over_for, is_handed_over = None, reason, True
-                # Closed after this folder's lock is released: if closing fails, `_take_back` takes the registry's lock,
-                # and it must take that one first.
-                self._close_shard(shard, "starting that")
-                yield
+                    self._shard, self._lent, self._handed_over_for, is_handed_over = None, shard, reason, True
+                yield shard
             finally:
                 if is_handed_over:
                     self._take_back()
 
     def _take_back(self) -> None:
-        """Open the shard again after a hand-over; close the collection if all users have released it meanwhile."""
+        """Have the shard again after a hand-over; close the collection if all users have released it meanwhile."""
         if not self.guard.is_owner:
             return
         with _registry.lock, self._mutex:
             self._handed_over_for = None
+            self._shard, self._lent = self._lent, None
             try:
-                self._load()
+                if self._shard is None:
+                    self._load()
             finally:
                 if not self._users:
                     self._close()
@@ -443,6 +443,10 @@ class CollectionFolder(OpenedCollection):
             edge_content.append_lines(self.path, lines)
 
     def job(self, task: Literal["load", "finalize"]) -> Job:
+        """Close the shard that was handed over, and make the job of the child process that opens it."""
+        shard, self._lent = self._lent, None
+        if shard is not None:  # not under this folder's lock: if it fails, `_take_back` takes the registry's lock first
+            self._close_shard(shard, "starting that")
         return Job(
             task=task,
             collection=self.name,
@@ -492,7 +496,7 @@ class CollectionFolder(OpenedCollection):
 def _detach_all_after_fork() -> None:
     """In a forked process: forget the collections that the first process has open; files and locks are its own."""
     for folder in _registry.folders.values():
-        keep_from_flushing(folder._shard)
+        keep_from_flushing(folder._shard or folder._lent)
         folder._lock.release()
     _registry.folders.clear()
     # A thread of the first process may have held the lock when it forked. That thread does not exist here, so it would

@@ -22,7 +22,6 @@ from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import ManifestError, PearlQdrantError, StoreError, StoreFullError, StoreLockedError
 from pearl_qdrant.lexical.keys import stored_rows
 from pearl_qdrant.lexical.ngrams import SparseRows
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.schema import (
     DENSE,
     FILTER_FIELD,
@@ -35,6 +34,7 @@ from pearl_qdrant.store.schema import (
     check_vectors,
     invalid_payload,
 )
+from pearl_qdrant.store.search import EF_CONSTRUCT, FULL_SCAN_KB, M
 from pearl_qdrant.store.system import resource_error
 
 BATCH_POINTS = 1000  # points in one update. Edge holds the interpreter lock for its 50 ms
@@ -176,8 +176,8 @@ _DAMAGE_SIGNS = ("failed to decode", "failed to decompress", "failed to deserial
 def shard_config(
     dim: int,
     *,
-    m: int = graph.M,
-    ef_construct: int = graph.EF_CONSTRUCT,
+    m: int = M,
+    ef_construct: int = EF_CONSTRUCT,
     segments: int = 1,
     max_segment_kb: int = MAX_SEGMENT_KB,
     threshold_kb: int,
@@ -202,7 +202,7 @@ def shard_config(
     return edge.EdgeConfig(
         vectors={DENSE: dense},
         sparse_vectors={LEXICAL: lexical},
-        hnsw_config=edge.HnswIndexConfig(m, ef_construct, graph.FULL_SCAN_KB, memory=edge.Memory.Cached),
+        hnsw_config=edge.HnswIndexConfig(m, ef_construct, FULL_SCAN_KB, memory=edge.Memory.Cached),
         optimizers=edge.EdgeOptimizersConfig(
             indexing_threshold=threshold_kb, default_segment_number=segments, max_segment_size=max_segment_kb
         ),

@@ -20,7 +20,6 @@ from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import CollectionExistsError, StoreClosedError, StoreError, StoreFullError, StoreRejectedError
-from pearl_qdrant.store.graph import CollectionStatus, share_indexed
 from pearl_qdrant.store.protocol import PLAIN, Collection, PointFilter
 from pearl_qdrant.store.schema import (
     DENSE,
@@ -32,7 +31,7 @@ from pearl_qdrant.store.schema import (
     NameRows,
     pack_rows,
 )
-from pearl_qdrant.store.search import SearchEngine
+from pearl_qdrant.store.search import CollectionStatus, SearchEngine, share_indexed
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.queries import Limits, at_most, retrieve, run_queries, scroll, to_filter
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader, check_points

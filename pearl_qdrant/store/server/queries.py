@@ -17,10 +17,9 @@ import orjson
 from qdrant_client import models
 
 from pearl_qdrant.errors import StoreRejectedError
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import PointFilter
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL
-from pearl_qdrant.store.search import EnginePoint, NameQuery
+from pearl_qdrant.store.search import OVERSAMPLING, EnginePoint, NameQuery, n_candidates
 from pearl_qdrant.store.server.connection import Connection
 
 N = TypeVar("N", int, float)
@@ -205,8 +204,8 @@ def _search(query: NameQuery, wanted: dict[str, Any] | None, limits: Limits) -> 
     if query.vector is not None:
         # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested; for
         # given points it compares the full vectors at once.
-        oversampling = at_most(graph.OVERSAMPLING, limits.oversampling)
-        ef = at_most(graph.candidates(query, is_filtered=wanted is not None), limits.ef)
+        oversampling = at_most(OVERSAMPLING, limits.oversampling)
+        ef = at_most(n_candidates(query, is_filtered=wanted is not None), limits.ef)
         rescore = {"hnsw_ef": ef, "quantization": {"rescore": True, "oversampling": oversampling}}
         params = rescore if query.ids is None else _FULL_PRECISION
         search |= {"query": np.ascontiguousarray(query.vector, dtype=np.float32), "using": DENSE, "params": params}

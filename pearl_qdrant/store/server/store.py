@@ -19,9 +19,9 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S, TESTED_SERVER, ServerAccess
-from pearl_qdrant.store import graph
 from pearl_qdrant.store.protocol import PLAIN, Check, Glance, Maker, Placement, Version, VersionMark, placement_of
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
+from pearl_qdrant.store.search import EF_CONSTRUCT, FULL_SCAN_KB, M
 from pearl_qdrant.store.server.collection import LEDGER_SUFFIX, Indexing, ServerCollection, ServerLedger, is_built
 from pearl_qdrant.store.server.connection import Connection, parse_release
 from pearl_qdrant.store.server.errors import RetryPolicy
@@ -152,9 +152,7 @@ class ServerStore:
             return self._client.create_collection(
                 stored_as,
                 vectors_config={DENSE: dense},
-                hnsw_config=models.HnswConfigDiff(
-                    m=graph.M, ef_construct=graph.EF_CONSTRUCT, full_scan_threshold=graph.FULL_SCAN_KB
-                ),
+                hnsw_config=models.HnswConfigDiff(m=M, ef_construct=EF_CONSTRUCT, full_scan_threshold=FULL_SCAN_KB),
                 sparse_vectors_config={LEXICAL: lexical},
                 shard_number=placed.shards,
                 replication_factor=placed.replicas,
