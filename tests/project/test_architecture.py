@@ -245,7 +245,6 @@ MOST_PARAMETERS = 8
 """Parameters of a function, but for `self` and `cls`; more are the fields of a record, given as its keywords."""
 
 
-
 def test_functions_have_few_parameters() -> None:
     """A function of the packages has at most eight parameters."""
     found = {}
