@@ -27,9 +27,9 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPE
 
 GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
     "pearl-mini": {
-        "The New York Times": (-0.0290, 0.0466, 0.0342, 0.0428, -0.0140),
-        "heart attack": (0.0636, 0.0122, -0.0334, 0.0223, 0.0543),
-        "\u041c\u043e\u0441\u043a\u0432\u0430": (-0.0406, 0.0981, -0.0190, 0.0047, 0.0009),
+        "The New York Times": (-0.0320, 0.0519, 0.0355, 0.0245, 0.0080),
+        "heart attack": (0.0566, 0.0168, -0.0394, 0.0137, 0.0543),
+        "\u041c\u043e\u0441\u043a\u0432\u0430": (-0.0444, 0.1106, -0.0417, 0.0173, -0.0022),
     }
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""
