@@ -199,9 +199,9 @@ def real() -> Iterator[Store]:
 def store(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterator[Store]:
     """A store of each kind; collections of a test are deleted after it."""
     if request.param == "edge":
-        from pearl_qdrant.store.edge.store import EdgeStore
+        from pearl_qdrant.store import open_store
 
-        embedded = EdgeStore(tmp_path / "store")
+        embedded = open_store(tmp_path / "store")
         yield embedded
         embedded.close()
         return

@@ -18,7 +18,7 @@ StoreLike = Store | str | os.PathLike[str] | Sequence[str] | None
 
 
 def open_store(
-    location: str | Sequence[str],
+    location: str | os.PathLike[str] | Sequence[str],
     *,
     access: ServerAccess | None = None,
     api_key: str | None = None,
@@ -79,8 +79,8 @@ def location_of(store: StoreLike) -> str:
     return _joined(store) if isinstance(store, (str, Sequence)) else store.location
 
 
-def _joined(location: str | Sequence[str]) -> str:
-    return location if isinstance(location, str) else ",".join(location)
+def _joined(location: str | os.PathLike[str] | Sequence[str]) -> str:
+    return os.fspath(location) if isinstance(location, (str, os.PathLike)) else ",".join(location)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.schema import LinkCalibration
 
 
@@ -23,7 +23,7 @@ def base_file(folder: Path, n: int = 80) -> Path:
 
 def manifest_calibration(folder: Path) -> LinkCalibration | None:
     """The calibration in the manifest of the collection."""
-    store = EdgeStore(folder)
+    store = open_store(folder)
     try:
         return store.open("base").manifest.calibration
     finally:

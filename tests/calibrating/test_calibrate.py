@@ -16,7 +16,7 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.calibration import CalibrationData, Label, calibrate_collection, read_pairs
 from pearl_qdrant.linking.calibration import calibrate as known_mentions
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.schema import LinkCalibration
 
 
@@ -82,7 +82,7 @@ def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monk
 
 def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:
     """Pairs that include NIL mentions are weighted to the requested share."""
-    store = EdgeStore(ingested)
+    store = open_store(ingested)
     names = [(p.name, p.entity_id) for p in store.open("base").scroll() if p.entity_id[0] == "e"]
     store.close()
     path = tmp_path / "pairs.tsv"
@@ -111,7 +111,7 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, **coefficients}
 
     def store_calibration(changed: dict[str, Any]) -> None:
-        store = EdgeStore(ingested)
+        store = open_store(ingested)
         target = store.open("base")
         calibration = LinkCalibration.model_validate(changed)
         target.write_manifest(target.manifest.model_copy(update={"calibration": calibration}))

@@ -15,7 +15,7 @@ from pearl_qdrant.linking.calibration import Label
 from pearl_qdrant.linking.calibration import calibrate as own_mentions
 from pearl_qdrant.linking.calibration.calibrate import KnownMentions, from_labels, from_names, sample_entities
 from pearl_qdrant.linking.mention_kinds import KINDS
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
@@ -35,7 +35,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterato
     """A collection with sixty entities of two names, two namesakes, and one whose name cleaning changes."""
     path = tmp_path_factory.mktemp("store")
     fill(path, "base", str(model), ENTITIES, is_loaded=True)
-    store = EdgeStore(path)
+    store = open_store(path)
     yield store.open("base")
     store.close()
 

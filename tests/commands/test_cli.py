@@ -16,7 +16,7 @@ from tiny_models import make_pearl
 
 from pearl_qdrant import load_base
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 
 BASE = (
     "id\tname\ttype\taliases\tdescription\n"
@@ -236,7 +236,7 @@ def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:
 
 def test_what_verify_advises_brings_lost_names_back(loaded: Run, base: Path, tmp_path: Path) -> None:
     """Names that were deleted behind our back: the command that `verify` names writes them again."""
-    with closing(EdgeStore(tmp_path / "store")) as store, closing(store.open("base")) as collection:
+    with closing(open_store(tmp_path / "store")) as store, closing(store.open("base")) as collection:
         collection.delete_points({point.id for point in collection.find(entity_ids=["nyt"], limit=9)})
     verified = loaded("collections", "verify", "base")
     command = verified.out.splitlines()[0].partition("pearl-qdrant ")[2].split()

@@ -12,7 +12,7 @@ from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import IncompleteError
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     path = tmp_path_factory.mktemp("filled")
     for name in ("whole", "part"):
         fill(path, name, str(model), ENTITIES, is_loaded=name == "whole")
-    store = EdgeStore(path)
+    store = open_store(path)
     part = store.open("part")
     part.write_manifest(part.manifest.model_copy(update={"state": "loading"}))
     store.close()

@@ -15,7 +15,7 @@ from ingest.load_base import load_sample
 from pearl_qdrant.cli import main
 from pearl_qdrant.cli.terminal import ClosedInput
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 
 MOST_LINES = 40
 
@@ -52,7 +52,7 @@ def test_a_base_of_mine_that_cannot_be_used_stays(tmp_path: Path, model: Path) -
     """The sample base is not loaded into a collection whose load of another base was stopped."""
     place = tmp_path / "store"
     fill(place, "demo", str(model), ENTITIES)
-    with closing(EdgeStore(place)) as store:
+    with closing(open_store(place)) as store:
         collection = store.open("demo")
         collection.write_manifest(collection.manifest.model_copy(update={"state": "loading", "kb_version": "mine"}))
     before = (place / "demo" / "manifest.json").read_bytes()

@@ -31,7 +31,7 @@ from pearl_qdrant import Entity
 from pearl_qdrant.cli import cli, terminal
 from pearl_qdrant.cli.terminal import VisibleStream, echo_json, visible
 from pearl_qdrant.cli.training import COMMANDS
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 
 CLI = Path(terminal.__file__).parents[1]
 
@@ -205,7 +205,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = json.loads((folder / "model" / "pearl.json").read_bytes())
     (folder / "model" / "pearl.json").write_text(json.dumps({**config, "training": {EVIL: EVIL}}), encoding="utf-8")
     fill(folder / "store", "base", str(folder / "model"), ENTITIES)
-    store = EdgeStore(folder / "store")
+    store = open_store(folder / "store")
     base = store.open("base")
     evil = {"kb_version": names("v"), "created_by": names("by"), "type_map_version": names("t")}
     base.write_manifest(base.manifest.model_copy(update=evil))

@@ -10,7 +10,7 @@ from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.errors import FormatError, StoreError
 from pearl_qdrant.linking.learned import learning
 from pearl_qdrant.linking.learned.learning import read_labelled
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 
 
 def read(folder: Path, text: str, name: str = "labelled.tsv") -> list[tuple[str, str | None, int]]:
@@ -83,7 +83,7 @@ PAIRS = [("Gotham", "nyc")] * 3 + [("GOTHAM", "nyc"), ("the paper", "nyt"), ("th
 
 def names(store: Path) -> dict[str, set[str]]:
     """The names of each entity of the collection `base`."""
-    opened = EdgeStore(store)
+    opened = open_store(store)
     found: dict[str, set[str]] = {}
     for point in opened.open("base").scroll():
         found.setdefault(point.entity_id, set()).add(point.name)
@@ -188,7 +188,7 @@ def test_a_rebuild_has_them_again(base: Path, tmp_path: Path, model: Path) -> No
     assert names(tmp_path / "store") == before
     with EntityLinker.open("base", store=str(tmp_path / "store")) as linker:
         assert linker.link("the paper").learned[0].as_written == 3
-    store = EdgeStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     store.delete("base")
     store.close()
     load_base(base, "base", store=tmp_path / "store", model=model)

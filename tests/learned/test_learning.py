@@ -15,8 +15,8 @@ from pearl_qdrant.linking.calibration import CalibrationData, Label
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge.content import LEDGER_FILE
-from pearl_qdrant.store.edge.store import EdgeStore
 
 
 def batch(key: str, number: int, *rows: tuple[str, str | None, int], kb: str = "base", **head: object) -> list[bytes]:
@@ -259,7 +259,7 @@ def test_calibrate_takes_what_was_learned_as_labels(store_path: Path) -> None:
         linker.reject("rejected", "nyc")
         linker.undo_learned(linker.accept("undone", "nyc").number)
         linker.delete(["horse"])
-    store = EdgeStore(store_path)
+    store = open_store(store_path)
     labels = CalibrationData([Label("given", "mi")], learned=True).read(store.open("base"))
     store.close()
 

@@ -13,8 +13,7 @@ from qdrant_double_http import Fault
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, append_batch, read_ledger
-from pearl_qdrant.store.protocol import Store
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store import Store, open_store
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def test_a_server_learns_and_forgets(server: QdrantDouble) -> None:
         assert again.link("Gotham").learned == ()
         assert "Gotham" not in again.entity("nyc").aliases
     assert len(learned_batches("base", store=server.url)) == 2
-    store = ServerStore.connect(server.url)
+    store = open_store(server.url)
     assert store.collections() == ["base"]
     store.close()
 
@@ -52,7 +51,7 @@ def test_where_nothing_was_learned_a_link_takes_no_more_requests(server: QdrantD
 
 def two(server: QdrantDouble) -> tuple[Store, Store]:
     """Two stores, as of two processes."""
-    return ServerStore.connect(server.url), ServerStore.connect(server.url)
+    return open_store(server.url), open_store(server.url)
 
 
 def test_two_processes_that_learn_at_once_are_both_kept(server: QdrantDouble) -> None:

@@ -20,10 +20,8 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.mention_stream import prepare_ahead
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +71,7 @@ def server(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server
     """A server whose requests are counted."""
     with QdrantDouble() as double:
         watched, sizes = Watched(encoder), list[int]()
-        remote = linker(ServerStore.connect(double.url), watched)
+        remote = linker(open_store(double.url), watched)
         answer = double.answer
 
         def counted(method: str, path: str, body: bytes) -> Any:
@@ -99,7 +97,7 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
     monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 16)
     mentions = [f"w{i % 20} time" if i % 7 else None for i in range(40)]
     theirs = list(server.linker.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
-    embedded = linker(EdgeStore(tmp_path / "store"), encoder)
+    embedded = linker(open_store(tmp_path / "store"), encoder)
     ours = list(embedded.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
     embedded.close()
 

@@ -18,7 +18,6 @@ from pearl_qdrant.errors import (
 )
 from pearl_qdrant.linking.ranking import Calibration
 from pearl_qdrant.store import open_store
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Checkpoint, LinkCalibration
 
 
@@ -71,7 +70,7 @@ def test_the_order_of_collections_does_not_matter(
     """If collections have different calibrations, the default one is used, and a warning says so."""
     for name in ("one", "two"):
         fill(tmp_path, name, str(model), [Entity(name, f"{name} street")])
-    store = EdgeStore(tmp_path)
+    store = open_store(tmp_path)
     one = store.open("one")
     fitted = LinkCalibration(slope=2.0, nil_bias=0.0, threshold=0.1)
     one.write_manifest(one.manifest.model_copy(update={"calibration": fitted}))
@@ -138,7 +137,7 @@ def test_the_stored_calibration_is_used(own: EntityLinker, tmp_path: Path) -> No
 
 def left_unfinished(path: Path, **facts: object) -> None:
     """Change the manifest of the collection `base` as a load that was killed leaves it."""
-    store = EdgeStore(path)
+    store = open_store(path)
     collection = store.open("base")
     collection.write_manifest(collection.manifest.model_copy(update={"state": "loading", **facts}))
     store.close()

@@ -8,14 +8,14 @@ import pytest
 from store_cases import manifest_of, point, put
 
 from pearl_qdrant.linking.mentions import find_by_id, id_forms, looks_like_id
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 
 def filled(path: Path, *points: NamePoint, name: str = "base") -> Collection:
     """A collection of these points."""
-    collection = EdgeStore(path).create(manifest_of(name))
+    collection = open_store(path).create(manifest_of(name))
     put(collection, *((one, [1.0, float(i)]) for i, one in enumerate(points)))
     return collection
 

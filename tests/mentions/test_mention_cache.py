@@ -15,7 +15,7 @@ from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.mention_stream import ENTRY_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import LinkQuery
 from pearl_qdrant.linking.state import Overrides
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 
 MENTIONS = ["New York", "NYTimes", "heart attack", "New Yrok", "New York", "zzz", " New York", "", "heart attack"]
 QUERY = LinkQuery(10)
@@ -46,7 +46,7 @@ def base(tmp_path: Path, model: Path) -> Path:
 
 def opened(path: Path, encoder: Encoder) -> EntityLinker:
     """A linker over `base`."""
-    store = EdgeStore(path)
+    store = open_store(path)
     return EntityLinker(store, [store.open("base")], encoder, Overrides(threshold=0.0))
 
 

@@ -109,10 +109,11 @@ def test_unused_links_are_not_kept() -> None:
         def _link(self, mention: str) -> Link:
             names = [f"{mention} {i}" for i in range(10)]
             candidates = tuple(Candidate(name, "kb", name, name, probability=0.05) for name in names)
-            probability = 0.9 if mention == "Alpha100" else 0.05
+            probability = 0.9 if mention == "Alpha100 beta100" else 0.05
             return Link(mention, names[0], names[0], probability, None, candidates, "kb")
 
     text = " ".join(f"Alpha{i} beta{i}" for i in range(600))
+    annotate(Rich(), text[:100])  # lists of words are read once
     tracemalloc.start()
     try:
         annotations = annotate(Rich(), text)

@@ -21,7 +21,7 @@ from pearl_qdrant.errors import CollectionNotFoundError, OptionError, SettingsEr
 from pearl_qdrant.service import ServiceSettings, create_app, serve
 from pearl_qdrant.service.gate import read_keys
 from pearl_qdrant.service.settings import read_settings
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.schema import Manifest
 
 OTHER_KEY = "0123456789abcdef-second"
@@ -284,7 +284,7 @@ def test_a_collection_whose_first_load_was_killed_is_not_ready(
 ) -> None:
     """A load that stored nothing leaves a collection that opens, and that nobody should be sent to."""
     info = load_encoder(str(model), device="cpu").info
-    store = EdgeStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     made = Manifest.for_model(info, collection="base", kb="base").model_copy(update={"model": str(model)})
     store.create(made)
     store.close()

@@ -21,9 +21,8 @@ import soak_child
 from edge_cases import is_running
 from qdrant_double import QdrantDouble
 
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.schema import Manifest, NameRows
-from pearl_qdrant.store.server.store import ServerStore
 
 COLLECTION = "base"
 HANG_S = 240.0
@@ -196,9 +195,9 @@ class EdgePlace:
             return sum(one["entities"] for one in manifest.get("checkpoints", ()))
         return 0
 
-    def open_store(self) -> EdgeStore:
+    def open_store(self) -> Store:
         """The store, while no load runs."""
-        return EdgeStore(Path(self.location))
+        return open_store(Path(self.location))
 
     def sign(self, name: str, nth: int) -> Callable[[Run], object]:
         """Whether a run is at a moment: after a number of checkpoints, while it writes, while files are built."""
@@ -244,9 +243,9 @@ class ServerPlace:
         finally:
             store.close()
 
-    def open_store(self) -> ServerStore:
+    def open_store(self) -> Store:
         """The store."""
-        return ServerStore.connect(self.location)
+        return open_store(self.location)
 
     def sign(self, name: str, nth: int) -> Callable[[Run], object]:
         """Whether a run has made a number of requests of a kind."""

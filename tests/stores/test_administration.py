@@ -10,9 +10,15 @@ from store_cases import fill, put
 from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.store import describe_collection, finalize_collection, list_collections, verify_collection
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store import (
+    Store,
+    describe_collection,
+    finalize_collection,
+    list_collections,
+    open_store,
+    verify_collection,
+)
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 
 COMPLETE = {"state": "ready", "names": 4, "entities": 2}
@@ -65,7 +71,7 @@ def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:
     """A folder is enough to verify; another model is a problem that names both."""
     model, other = make_pearl(tmp_path / "model").folder, make_pearl(tmp_path / "other", seed=7).folder
     info = load_encoder(str(model), device="cpu").info
-    store = EdgeStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     collection = store.create(Manifest.for_model(info, collection="toy", kb="test"))
     collection.write_manifest(collection.manifest.model_copy(update={"state": "ready"}))
     store.close()
@@ -79,7 +85,7 @@ def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:
 def test_the_given_model_is_compared_also_where_the_count_is_wrong(tmp_path: Path) -> None:
     """A wrong count of names hides neither that the given model is another one, nor that it is the right one."""
     model, other = (str(make_pearl(tmp_path / name, seed=seed).folder) for name, seed in (("model", 0), ("other", 7)))
-    with closing(EdgeStore(tmp_path / "store")) as store:
+    with closing(open_store(tmp_path / "store")) as store:
         info = replace(load_encoder(model, device="cpu").info, name=str(tmp_path / "gone"))
         collection = store.create(Manifest.for_model(info, collection="toy", kb="test"))
         collection.write_manifest(collection.manifest.model_copy(update={"state": "ready", "names": 1}))
@@ -98,7 +104,7 @@ def test_the_given_model_is_compared_also_where_the_count_is_wrong(tmp_path: Pat
 
 def test_missing_indexes_name_the_command_that_makes_them(tmp_path: Path) -> None:
     """The problem names `collections finalize`, and that makes them."""
-    store = EdgeStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     collection = store.create(Manifest(collection="toy", kb="t", model="toy", weights_hash="", dim=8, has_head=False))
     put(collection)
     folder = collection._writable("testing")

@@ -16,12 +16,11 @@ from store_cases import DIM, manifest_of, many, point, unit
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import read_content
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.search import EF_CONSTRUCT, QUICK_EF, THOROUGH_EF, M, OwnNames
-from pearl_qdrant.store.server.store import ServerStore
 
 
 class Recorded:
@@ -58,7 +57,7 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
     they find comes with its dense score: a second query.
     """
     with QdrantDouble() as double:
-        store = ServerStore.connect(double.url)
+        store = open_store(double.url)
         collection = store.create(manifest_of("base"))
         points, vectors, encodable = many(10)
         collection.upsert(points, vectors, encodable)
@@ -81,7 +80,7 @@ def test_a_server_builds_and_searches_the_graph_as_the_embedded_store_does() -> 
 def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:
     """If keys find the mention's own name, there is no other request."""
     with QdrantDouble() as double:
-        store = ServerStore.connect(double.url)
+        store = open_store(double.url)
         collection = store.create(manifest_of("base"))
         points, vectors, encodable = many(10)
         collection.upsert(points, vectors, encodable)
@@ -96,7 +95,7 @@ def test_a_mention_with_an_exact_match_is_not_searched_again() -> None:
 def test_an_update_keeps_the_parameters_of_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A collection keeps the links of its graph, also where the default is another one by now."""
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
-    store = EdgeStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     collection = store.create(manifest_of("base"))
     points, vectors, encodable = many(200)
     collection.upsert(points, vectors, encodable)

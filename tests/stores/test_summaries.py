@@ -12,14 +12,13 @@ from qdrant_double import QdrantDouble
 from store_cases import fill, manifest_of
 
 from pearl_qdrant.doctor import check_collections
-from pearl_qdrant.store import administration, describe_collection, summarize_collections
+from pearl_qdrant.store import Store, administration, describe_collection, open_store, summarize_collections
 from pearl_qdrant.store.administration import CollectionSummary
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import MANIFEST_FILE
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import Checkpoint, LinkCalibration
-from pearl_qdrant.store.server.store import ServerStore
 
 CHECKPOINT = Checkpoint(input="a.tsv", digest="d", entities=1)
 
@@ -152,7 +151,7 @@ def test_collections_of_other_programs_are_named_as_such() -> None:
     """A server may have collections that are not ours: they are listed, and the doctor leaves them alone."""
     with QdrantDouble() as double:
         double.client.create_collection("theirs", models.VectorParams(size=2, distance=models.Distance.DOT))
-        store = ServerStore.connect(double.url)
+        store = open_store(double.url)
 
         (found,) = summarize_collections(store)
         assert (found.state, found.is_foreign, found.names) == ("unusable", True, None)

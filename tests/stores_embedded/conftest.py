@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from store_cases import manifest_of, many
 
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import collection as edge_collection
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.store import EdgeStore
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[EdgeStore]:
+def store(tmp_path: Path) -> Iterator[Store]:
     """An empty embedded store."""
-    opened = EdgeStore(tmp_path / "store")
+    opened = open_store(tmp_path / "store")
     yield opened
     opened.close()
 
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[EdgeStore]:
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with one closed collection of 60 names, which no test changes."""
-    store = EdgeStore(tmp_path_factory.mktemp("written") / "store")
+    store = open_store(tmp_path_factory.mktemp("written") / "store")
     with store.create(manifest_of()).writer() as writer:
         writer.write(*many(60))
     store.close()
@@ -34,7 +34,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def filled(store: EdgeStore, written: Path) -> EdgeStore:
+def filled(store: Store, written: Path) -> Store:
     """A store with a copy of that collection."""
     shutil.copytree(written, store.location)
     return store

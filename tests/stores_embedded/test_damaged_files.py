@@ -16,11 +16,11 @@ from edge_cases import ROOT, WIDE, copy_files, left, nearest_names, stored_bytes
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreLockedError
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import StoredFile, read_content, take_files, write_content
-from pearl_qdrant.store.edge.store import EdgeStore
 
 DAMAGED = r"'toy' cannot be opened, its files look damaged \(.*Restore .*collections delete toy and ingest again"
 
@@ -31,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     location = tmp_path_factory.mktemp("built")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 160)
-        store = EdgeStore(location)
+        store = open_store(location)
         collection = store.create(manifest_of(dim=WIDE))
         with collection.writer() as writer:
             writer.write(*many(700, dim=WIDE))
@@ -54,7 +54,7 @@ def flip(file: Path, offset: int, bits: int = 0xFF) -> None:
 def test_checksums_match_after_every_kind_of_write(built: Path, tmp_path: Path) -> None:
     """After a graph, loads and deletions, Edge's own writes on closing do not count as damage."""
     copy_files(built, tmp_path / "store")
-    store = EdgeStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     for round_ in range(3):
         collection = store.open("toy")
         with collection.writer() as writer:
@@ -87,7 +87,7 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
             shutil.rmtree(tmp_path / "taken")
             shutil.copy2(stored_files(built)[one], file)
 
-    store = EdgeStore(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     collection, (points, vectors, _) = store.open("toy"), many(700, dim=WIDE)
     assert collection.count() == 720
     assert nearest_names(collection, vectors[:50]) == [point.name for point in points[:50]]
@@ -98,7 +98,7 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
 @pytest.mark.parametrize("name", ["segment.json", "matrix.dat"])
 def test_a_file_of_another_size_or_kind_is_damage(built: Path, tmp_path: Path, way: str, name: str) -> None:
     """Files that were cut or changed or are missing are reported, to writers and to readers, which leave nothing."""
-    store = EdgeStore(copy_files(built, tmp_path / "store"))
+    store = open_store(copy_files(built, tmp_path / "store"))
     file = next(file for one, file in stored_files(store.location).items() if one.endswith(name))
     content = file.read_bytes()
     file.unlink()
@@ -120,7 +120,7 @@ def test_a_file_of_another_size_or_kind_is_damage(built: Path, tmp_path: Path, w
     "path, token", [("../../escaped", None), ("/escaped", None), ("segments/../../../escaped", None), (None, "../x")]
 )
 def test_a_list_of_files_that_leads_out_of_the_folder_is_refused(
-    filled: EdgeStore, path: str | None, token: str | None
+    filled: Store, path: str | None, token: str | None
 ) -> None:
     """A collection that somebody else made writes nowhere but where it is opened."""
     folder = Path(filled.location) / "toy"
@@ -133,7 +133,7 @@ def test_a_list_of_files_that_leads_out_of_the_folder_is_refused(
             filled.open("toy", read_only=read_only)
 
 
-def test_a_damaged_text_is_reported_when_it_is_read(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_text_is_reported_when_it_is_read(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The middle of large files has no checksum; damage there is reported when it is read, with what to do."""
     found = (one for path, one in stored_bytes(filled.location).items() if "payload_storage/page_0.dat" in path)
     file, start, end = next(found)
@@ -153,7 +153,7 @@ def test_a_damaged_text_is_reported_when_it_is_read(filled: EdgeStore, monkeypat
         list(collection.scroll())
 
 
-def test_foreign_files_are_left_out(filled: EdgeStore) -> None:
+def test_foreign_files_are_left_out(filled: Store) -> None:
     """What another program adds to the files is not taken for the engine's."""
     folder = Path(filled.location) / "toy" / "files"
     (folder / ".DS_Store").write_bytes(b"desktop")
@@ -167,13 +167,13 @@ import sys
 sys.path.insert(0, "tests/support")
 from pathlib import Path
 from store_cases import many
-from pearl_qdrant.store.edge.store import EdgeStore
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
+from pearl_qdrant.store import Store, open_store
+collection = open_store(Path(sys.argv[1])).open("toy")
 collection.upsert(*many(1, start=60))
 """
 
 
-def test_a_program_closes_its_collections_at_exit(filled: EdgeStore) -> None:
+def test_a_program_closes_its_collections_at_exit(filled: Store) -> None:
     """At exit open collections are closed properly, and nothing of the writer is left."""
     subprocess.run([sys.executable, "-c", EXIT, filled.location], check=True, cwd=ROOT)
 
@@ -181,9 +181,7 @@ def test_a_program_closes_its_collections_at_exit(filled: EdgeStore) -> None:
     assert filled.open("toy").count() == 61
 
 
-def test_a_shard_that_a_process_has_open_is_not_called_damaged(
-    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shard_that_a_process_has_open_is_not_called_damaged(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the child of a killed load still has the files, the error says so, after a short wait."""
     monkeypatch.setattr(edge_lock, "WAIT_S", 0.0)
     folder = filled.open("toy")._folder

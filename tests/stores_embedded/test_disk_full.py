@@ -16,9 +16,9 @@ from small_disk import small_disk
 from soak_chains import COLLECTION, Chain, EdgePlace, Ended, Lab, Run
 
 from pearl_qdrant.errors import StoreError, StoreFullError, StoreLockedError
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge.folder import CollectionLock
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Manifest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
@@ -108,7 +108,7 @@ def test_the_error_for_a_killed_writer_names_the_free_space(
 ) -> None:
     """The error names the signal; it blames the disk only if there is no space left."""
     manifest = Manifest(collection="toy", kb="toy", model="m", weights_hash="sha256:0", dim=8, has_head=False)
-    store = EdgeStore(tmp_path)
+    store = open_store(tmp_path)
     folder = store.create(manifest)._folder
     with folder.hand_over("being loaded"):
         child = edge_process.EdgeProcess(folder.job("load"))

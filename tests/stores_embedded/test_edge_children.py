@@ -15,16 +15,16 @@ from edge_cases import WIDE, is_running, kill, nearest_names, python, taken_file
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreClosedError, StoreError
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
 
 # The writing process
 
 
-def test_while_it_is_loaded_a_collection_is_neither_counted_nor_searched(store: EdgeStore) -> None:
+def test_while_it_is_loaded_a_collection_is_neither_counted_nor_searched(store: Store) -> None:
     """A search during a load is an error at once, and works after the load."""
     collection = store.create(manifest_of())
     points, vectors, encodable = many(50)
@@ -43,7 +43,7 @@ def test_while_it_is_loaded_a_collection_is_neither_counted_nor_searched(store: 
 
 
 def test_only_a_large_load_starts_a_process(
-    store: EdgeStore, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
+    store: Store, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first points are written without one, and kept, also if the load fails then."""
     monkeypatch.setattr(edge_process, "DIRECT_POINTS", 30)
@@ -70,7 +70,7 @@ def test_only_a_large_load_starts_a_process(
 
 
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(
-    store: EdgeStore, children: list[edge_process.EdgeProcess]
+    store: Store, children: list[edge_process.EdgeProcess]
 ) -> None:
     """After kill -9 of the writing process, flushed points are kept, and a new load completes."""
     collection = store.create(manifest_of())
@@ -97,7 +97,7 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
 
 
-def test_ctrl_c_does_not_stop_the_writing_process(store: EdgeStore, children: list[edge_process.EdgeProcess]) -> None:
+def test_ctrl_c_does_not_stop_the_writing_process(store: Store, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C in a terminal also reaches the writing process, which ignores it."""
     collection = store.create(manifest_of())
     with collection.writer() as writer:
@@ -112,7 +112,7 @@ def test_ctrl_c_does_not_stop_the_writing_process(store: EdgeStore, children: li
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("task", ["load", "finalize"])
-def test_a_killed_parent_leaves_no_orphan(store: EdgeStore, task: str) -> None:
+def test_a_killed_parent_leaves_no_orphan(store: Store, task: str) -> None:
     """When the loading program is killed, its child exits too, and acknowledged points are kept."""
     store.create(manifest_of(dim=WIDE)).close()
     script = """
@@ -121,7 +121,7 @@ from pathlib import Path
 from pearl_qdrant.store.edge import collection as edge_collection
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 from edge_cases import WIDE
 from store_cases import many
 
@@ -132,7 +132,7 @@ class Told(edge_process.EdgeProcess):
 
 edge_shard.INDEXING_THRESHOLD_KB, edge_process.DIRECT_POINTS = 160, 0
 edge_process.EdgeProcess = edge_collection.EdgeProcess = Told
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
+collection = open_store(Path(sys.argv[1])).open("toy")
 with collection.writer() as writer:
     writer.write(*many(1000, dim=WIDE))
     writer.flush()
@@ -162,7 +162,7 @@ while True:
 
 @pytest.mark.slow
 def test_a_large_load_uses_several_processes(
-    store: EdgeStore, low_threshold: None, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
+    store: Store, low_threshold: None, children: list[edge_process.EdgeProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each child exits after a compaction; filters and counts are exact with and without payload indexes."""
     monkeypatch.setattr(edge_folder, "SMALL_POINTS", 500)
@@ -202,7 +202,7 @@ def test_a_large_load_uses_several_processes(
 
 
 @pytest.fixture
-def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
+def wide(store: Store, low_threshold: None) -> EdgeCollection:
     """A collection that is large enough for a graph, and has none yet."""
     collection = store.create(manifest_of(dim=WIDE))
     with collection.writer() as writer:
@@ -211,7 +211,7 @@ def wide(store: EdgeStore, low_threshold: None) -> EdgeCollection:
 
 
 @pytest.mark.parametrize("quantization", ["int8", pytest.param("none", marks=pytest.mark.slow)])
-def test_scores_come_from_the_full_vectors(store: EdgeStore, low_threshold: None, quantization: Quantization) -> None:
+def test_scores_come_from_the_full_vectors(store: Store, low_threshold: None, quantization: Quantization) -> None:
     """With every quantization a score is the exact cosine, with and without a filter."""
     collection = store.create(manifest_of(dim=WIDE).model_copy(update={"quantization": quantization}))
     points, vectors, encodable = many(1500, dim=WIDE)
@@ -235,7 +235,7 @@ def test_scores_come_from_the_full_vectors(store: EdgeStore, low_threshold: None
     assert right >= 38
 
 
-def test_a_graph_is_as_it_is_configured(store: EdgeStore, wide: EdgeCollection, tmp_path: Path) -> None:
+def test_a_graph_is_as_it_is_configured(store: Store, wide: EdgeCollection, tmp_path: Path) -> None:
     """Dense vectors are linked, and also kept quantised; sparse ones are neither."""
     wide.finalize()
 

@@ -19,15 +19,15 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import folder as edge_lock
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import NamePoint
 
 # The folder
 
 
-def test_a_new_store_is_empty(store: EdgeStore) -> None:
+def test_a_new_store_is_empty(store: Store) -> None:
     """Listing a new store creates no folder."""
     assert store.collections() == []
     with pytest.raises(CollectionNotFoundError):
@@ -38,7 +38,7 @@ def test_a_new_store_is_empty(store: EdgeStore) -> None:
 def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
     """A file in place of the folder is a clear error."""
     (tmp_path / "file").write_text("x")
-    store = EdgeStore(tmp_path / "file")
+    store = open_store(tmp_path / "file")
 
     with pytest.raises(StoreError, match="file"):
         store.collections()
@@ -49,7 +49,7 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a:b", "x" * 201, "a\n", "a\x00", "a."]
 )
-def test_names_that_no_folder_may_have_are_refused(store: EdgeStore, name: str) -> None:
+def test_names_that_no_folder_may_have_are_refused(store: Store, name: str) -> None:
     """A collection's name is the name of a folder in the store, so paths and reserved characters are errors."""
     with pytest.raises(StoreRejectedError, match="cannot be the name"):
         store.create(manifest_of(name))
@@ -60,7 +60,7 @@ def test_names_that_no_folder_may_have_are_refused(store: EdgeStore, name: str) 
     assert store.collections() == []
 
 
-def test_collection_names_in_all_scripts_work(store: EdgeStore) -> None:
+def test_collection_names_in_all_scripts_work(store: Store) -> None:
     """A collection's name may be in any script."""
     for name in ("Wörter 1.0", "知识库"):
         store.create(manifest_of(name)).close()
@@ -68,7 +68,7 @@ def test_collection_names_in_all_scripts_work(store: EdgeStore) -> None:
     assert store.collections() == ["Wörter 1.0", "知识库"]
 
 
-def test_other_folders_are_no_collections_and_never_deleted(store: EdgeStore) -> None:
+def test_other_folders_are_no_collections_and_never_deleted(store: Store) -> None:
     """Another folder within the store is never changed."""
     notes = Path(store.location) / "notes"
     notes.mkdir(parents=True)
@@ -82,7 +82,7 @@ def test_other_folders_are_no_collections_and_never_deleted(store: EdgeStore) ->
     assert (notes / "keep.txt").read_text() == "keep"
 
 
-def test_a_failed_create_leaves_nothing(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_create_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If creating a collection fails, nothing of it is left, and the name is free."""
 
     def fail(*given: object) -> None:
@@ -97,7 +97,7 @@ def test_a_failed_create_leaves_nothing(store: EdgeStore, monkeypatch: pytest.Mo
     store.create(manifest_of())
 
 
-def test_temporary_folders_of_a_killed_process_are_removed(store: EdgeStore) -> None:
+def test_temporary_folders_of_a_killed_process_are_removed(store: Store) -> None:
     """A temporary folder that is an hour old is removed by the next create; a new one may be in use and stays."""
     old, new = Path(store.location) / ".new-old", Path(store.location) / ".new-new"
     for path in (old, new):
@@ -110,7 +110,7 @@ def test_temporary_folders_of_a_killed_process_are_removed(store: EdgeStore) -> 
     assert store.collections() == ["toy"]
 
 
-def test_a_manifest_is_replaced_atomically(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_is_replaced_atomically(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If writing a manifest fails, the old one is unchanged."""
     collection = store.create(manifest_of())
 
@@ -130,10 +130,10 @@ def test_a_manifest_is_replaced_atomically(store: EdgeStore, monkeypatch: pytest
 # Opening more than once
 
 
-def test_opening_twice_in_one_process_shares_the_collection(store: EdgeStore) -> None:
+def test_opening_twice_in_one_process_shares_the_collection(store: Store) -> None:
     """One handle sees what the other writes; closing one, even twice, does not close the other."""
     first = store.create(manifest_of())
-    second = EdgeStore(Path(store.location) / ".." / "store").open("toy")
+    second = open_store(Path(store.location) / ".." / "store").open("toy")
     points, vectors, encodable = many(10)
 
     first.upsert(points, vectors, encodable)
@@ -149,15 +149,15 @@ def test_opening_twice_in_one_process_shares_the_collection(store: EdgeStore) ->
     assert store.open("toy").count() == 10
 
 
-def test_a_second_process_learns_who_has_the_collection(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_learns_who_has_the_collection(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error for a collection that another process has open names that process, until it exits."""
     store.create(manifest_of()).close()
     monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
     script = """
 import sys
 from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
+from pearl_qdrant.store import Store, open_store
+collection = open_store(Path(sys.argv[1])).open("toy")
 print("open", flush=True)
 sys.stdin.read()
 """
@@ -175,7 +175,7 @@ sys.stdin.read()
     assert store.open("toy").count() == 0
 
 
-def test_an_open_collection_is_not_deleted(store: EdgeStore) -> None:
+def test_an_open_collection_is_not_deleted(store: Store) -> None:
     """Deleting an open collection is an error; after closing it works."""
     collection = store.create(manifest_of())
     with pytest.raises(StoreLockedError, match="close it first"):
@@ -189,7 +189,7 @@ def test_an_open_collection_is_not_deleted(store: EdgeStore) -> None:
 # Points
 
 
-def test_names_in_all_scripts_are_kept(store: EdgeStore) -> None:
+def test_names_in_all_scripts_are_kept(store: Store) -> None:
     """Any valid Unicode is stored, found and returned unchanged."""
     names = ["Zoë", "Zoe\u0308", "القاهرة", "東京都", "👩🏽‍🚀", "a\x00b", "\u202eabc", "\U0010ffff", "'\"\\\n\t", " "]
     collection = store.create(manifest_of())
@@ -208,7 +208,7 @@ def test_names_in_all_scripts_are_kept(store: EdgeStore) -> None:
         assert collection.find(entity_ids=[point.entity_id], types=[point.name], limit=5) == [point]
 
 
-def test_numbers_of_numpy_are_stored_as_numbers(store: EdgeStore) -> None:
+def test_numbers_of_numpy_are_stored_as_numbers(store: Store) -> None:
     """A probability given as a numpy float is read back as a float."""
     collection = store.create(manifest_of())
     point = NamePoint("t", "1", "a", "a", True, phrase_type="NP-ORG", type_probability=np.float64(0.5))

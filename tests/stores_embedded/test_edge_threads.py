@@ -12,11 +12,11 @@ import pytest
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, StoreClosedError, StoreError, StoreFullError
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge import store as edge
-from pearl_qdrant.store.edge.store import EdgeStore
 
 JOIN_S = 30.0  # far more than anything here takes: a thread that is still there hangs
 
@@ -53,7 +53,7 @@ def lock_noting_its_first_owner_elsewhere(taken: threading.Event) -> Any:
 
 
 def test_a_flush_that_fails_while_another_thread_closes_does_not_hang(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a load cannot start because of the disk while another thread closes the collection, neither thread hangs."""
     collection = store.create(manifest_of())
@@ -91,7 +91,7 @@ def test_a_flush_that_fails_while_another_thread_closes_does_not_hang(
 
 
 def test_a_temporary_folder_removed_by_another_process_is_not_an_error(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes may remove the same temporary folder while they create collections; both succeed."""
     store.create(manifest_of("first")).close()
@@ -112,9 +112,7 @@ def test_a_temporary_folder_removed_by_another_process_is_not_an_error(
     assert store.collections() == ["first", "second"]
 
 
-def test_a_deletion_finished_by_another_process_is_not_an_error(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deletion_finished_by_another_process_is_not_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process may remove the files of a deleted collection: the deletion succeeds."""
     store.create(manifest_of()).close()
     rmtree = shutil.rmtree
@@ -131,7 +129,7 @@ def test_a_deletion_finished_by_another_process_is_not_an_error(
 
 
 def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If two processes delete one collection, the second gets an error that it does not exist; no folder is left."""
     store.create(manifest_of()).close()
@@ -149,9 +147,7 @@ def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(
     assert list(Path(store.location).iterdir()) == []
 
 
-def test_a_collection_that_cannot_be_moved_is_not_left_locked(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_collection_that_cannot_be_moved_is_not_left_locked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If deleting fails, the collection is unchanged and can be opened by others."""
     store.create(manifest_of()).close()
     failures: list[StoreError] = []
@@ -171,7 +167,7 @@ def test_a_collection_that_cannot_be_moved_is_not_left_locked(
     assert [path.name for path in Path(store.location).iterdir()] == ["toy"]
 
 
-def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_same_process(store: EdgeStore) -> None:
+def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_same_process(store: Store) -> None:
     """Opened again before the load has ended, it is the same collection; the process does not lock itself out."""
     collection = store.create(manifest_of())
     with collection.writer() as writer:
@@ -187,7 +183,7 @@ def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_sam
 
 
 def test_a_collection_that_could_not_be_opened_after_a_load_can_be_opened_again(
-    store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the disk is full at the end of a load, I get an error; opened again with space, the collection works."""
     collection = store.create(manifest_of())

@@ -20,12 +20,11 @@ from qdrant_double import QdrantDouble
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreForkedError, StoreLockedError
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.server.store import ServerStore
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
@@ -36,7 +35,7 @@ HANGS_S = 60  # seconds after which a child is killed; it takes none
 
 
 @pytest.fixture
-def filled(store: EdgeStore) -> EdgeCollection:
+def filled(store: Store) -> EdgeCollection:
     """A collection of 20 points that are not flushed yet."""
     collection = store.create(manifest_of())
     collection.upsert(*many(20))
@@ -64,13 +63,13 @@ def in_child(do: Callable[[], object]) -> str:
     return said
 
 
-def digests(store: EdgeStore) -> dict[str, str]:
+def digests(store: Store) -> dict[str, str]:
     """Digest of each file of a store."""
     files = sorted(file for file in Path(store.location).rglob("*") if file.is_file())
     return {str(file): digest(file) for file in files}
 
 
-USES: list[Callable[[EdgeStore, EdgeCollection], object]] = [
+USES: list[Callable[[Store, EdgeCollection], object]] = [
     lambda store, collection: collection.count(),
     lambda store, collection: collection.search(many(1)[1], limit=1),
     lambda store, collection: collection.upsert(*many(5, start=100)),
@@ -88,7 +87,7 @@ USES: list[Callable[[EdgeStore, EdgeCollection], object]] = [
 ]
 
 
-def test_every_use_of_a_collection_in_a_fork_is_a_clear_error(store: EdgeStore, filled: EdgeCollection) -> None:
+def test_every_use_of_a_collection_in_a_fork_is_a_clear_error(store: Store, filled: EdgeCollection) -> None:
     """The error in a forked process names the process that opened the collection and what to do; no file changes."""
     before = digests(store)
     told = [in_child(lambda use=use: use(store, filled)) for use in USES]
@@ -102,7 +101,7 @@ def test_every_use_of_a_collection_in_a_fork_is_a_clear_error(store: EdgeStore, 
     assert filled.count() == 20
 
 
-def release_in_every_way(store: EdgeStore, collection: EdgeCollection) -> None:
+def release_in_every_way(store: Store, collection: EdgeCollection) -> None:
     """Release a collection in every way that a process can."""
     collection.close()
     store.close()
@@ -112,14 +111,14 @@ def release_in_every_way(store: EdgeStore, collection: EdgeCollection) -> None:
 
 
 @pytest.mark.slow
-def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: EdgeStore, filled: EdgeCollection) -> None:
+def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: Store, filled: EdgeCollection) -> None:
     """Closing in a fork writes and unlocks nothing; the parent still works, and other processes cannot open it."""
     before = digests(store)
     in_child(lambda: release_in_every_way(store, filled))
     other = [
         sys.executable,
         "-c",
-        "import sys; from pearl_qdrant.store.edge.store import *; EdgeStore(sys.argv[1]).delete('toy')",
+        "import sys; from pearl_qdrant.store.edge.store import *; open_store(sys.argv[1]).delete('toy')",
     ]
     told = subprocess.run([*other, store.location], capture_output=True, text=True, check=False)
 
@@ -142,7 +141,7 @@ sys.path.insert(0, "tests/support")
 import numpy as np
 from edge_cases import digest
 
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 def add(start):
@@ -154,7 +153,7 @@ def digests():
     return {file: digest(file) for file in place.rglob("*") if file.is_file()}
 
 place = Path(sys.argv[1])
-store = EdgeStore(place)
+store = open_store(place)
 collection = store.create(Manifest(collection="toy", kb="test", model="m", weights_hash="", dim=8, has_head=False))
 add(0)
 before = digests()
@@ -178,11 +177,11 @@ def test_a_fork_that_exits_leaves_files_and_lock_to_its_parent(tmp_path: Path, w
     ended = subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
 
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert EdgeStore(place).open("toy").count() == 40
+    assert open_store(place).open("toy").count() == 40
 
 
 @pytest.mark.parametrize("kind", ["embedded", "server"])
-def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore, kind: str) -> None:
+def test_a_fork_during_a_load_leaves_the_load_alone(store: Store, kind: str) -> None:
     """A forked process that leaves the load's block by an error neither stops nor awaits the load of its parent."""
     points, vectors, encodable = many(50)
 
@@ -196,7 +195,7 @@ def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore, kind: str)
         return "written"
 
     with QdrantDouble() as double:
-        remote = ServerStore.connect(double.url)
+        remote = open_store(double.url)
         collection: Collection = (remote if kind == "server" else store).create(manifest_of())
         with collection.writer() as writer:
             writer.write(points[:20], vectors[:20], encodable[:20])
@@ -210,7 +209,7 @@ def test_a_fork_during_a_load_leaves_the_load_alone(store: EdgeStore, kind: str)
         remote.close()
 
 
-def test_a_fork_may_open_a_store_of_its_own(store: EdgeStore, filled: EdgeCollection) -> None:
+def test_a_fork_may_open_a_store_of_its_own(store: Store, filled: EdgeCollection) -> None:
     """A fork can open other collections, even if it was forked while a thread opened one."""
     filled.close()
     held, forked = threading.Event(), threading.Event()
@@ -223,14 +222,14 @@ def test_a_fork_may_open_a_store_of_its_own(store: EdgeStore, filled: EdgeCollec
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait(HANGS_S)
-    told = in_child(lambda: EdgeStore(Path(store.location)).open("toy").count())
+    told = in_child(lambda: open_store(Path(store.location)).open("toy").count())
     forked.set()
     holder.join()
 
     assert told == "20"
 
 
-def test_a_lock_outlives_the_forks_of_its_owner(store: EdgeStore, filled: EdgeCollection, tmp_path: Path) -> None:
+def test_a_lock_outlives_the_forks_of_its_owner(store: Store, filled: EdgeCollection, tmp_path: Path) -> None:
     """A fork that outlives its parent does not keep the collection locked."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -254,7 +253,7 @@ def test_a_lock_outlives_the_forks_of_its_owner(store: EdgeStore, filled: EdgeCo
 def test_a_fork_does_not_share_a_servers_connections(name: str) -> None:
     """Using the parent's connection in a fork is an error, since both would read each other's answers."""
     with QdrantDouble() as double:
-        store = ServerStore.connect(double.url)
+        store = open_store(double.url)
         collection: Collection = store.create(manifest_of(name))
         vectors = np.ones((1, 8), dtype=np.float32)
         before = len(double.requests)
@@ -284,7 +283,7 @@ def _add_ten(collection: EdgeCollection, number: int) -> None:
 
 
 def test_processes_of_multiprocessing_are_refused_instead_of_losing_points(
-    store: EdgeStore, filled: EdgeCollection, capfd: pytest.CaptureFixture[str]
+    store: Store, filled: EdgeCollection, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Five forked processes that add points get an error each; no point is lost silently."""
     context = multiprocessing.get_context("fork")

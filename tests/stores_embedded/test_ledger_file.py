@@ -11,15 +11,15 @@ import pytest
 from store_cases import manifest_of
 
 from pearl_qdrant.errors import StoreError, StoreFullError
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge import content as ledger
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Iterator[Collection]:
     """An open collection in the folder `base`."""
-    store = EdgeStore(tmp_path)
+    store = open_store(tmp_path)
     yield store.create(manifest_of("base"))
     store.close()
 
@@ -60,7 +60,7 @@ def test_a_kept_ledger_is_adopted_after_a_crash(tmp_path: Path, collection: Coll
     collection.append_ledger([b"whole"])
     collection.close()
     ledger.retire_ledger(tmp_path, "base", keep=True)
-    store = EdgeStore(tmp_path)
+    store = open_store(tmp_path)
     with pytest.raises(FileNotFoundError):
         (tmp_path / "base" / ledger.LEDGER_FILE).stat()
     assert list(store.open("base").read_ledger()) == [b"whole"]

@@ -17,8 +17,8 @@ from edge_cases import ROOT
 
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.linking.learned import ledger
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.store import EdgeStore
 
 FORBIDDEN = ("damaged", "delete", "as the store", "writable", "Restore")
 
@@ -29,12 +29,12 @@ from contextlib import suppress
 from pathlib import Path
 from store_cases import many
 from pearl_qdrant.errors import StoreError
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 used = max(map(int, os.listdir("/proc/self/fd")))
 said = {}
 for more in range(0, 45, 2):
     for read_only in (True, False):
-        store = EdgeStore(Path(sys.argv[1]))
+        store = open_store(Path(sys.argv[1]))
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, hard))
         try:
@@ -53,7 +53,7 @@ print(json.dumps(said))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of open files")
 @pytest.mark.slow
-def test_with_too_few_files_every_error_says_so(filled: EdgeStore) -> None:
+def test_with_too_few_files_every_error_says_so(filled: Store) -> None:
     """Wherever the limit of open files strikes, the error names it, and what is stored opens with a higher one."""
     command = [sys.executable, "-c", FEW_FILES, filled.location]
     ended = subprocess.run(command, capture_output=True, check=False, cwd=ROOT, text=True)
@@ -76,7 +76,7 @@ def test_with_too_few_files_every_error_says_so(filled: EdgeStore) -> None:
 )
 @pytest.mark.parametrize("file", ["toy/manifest.json", "toy/.lock"])
 def test_a_file_that_cannot_be_opened_for_lack_of_something(
-    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch, code: int, word: str, file: str
+    filled: Store, monkeypatch: pytest.MonkeyPatch, code: int, word: str, file: str
 ) -> None:
     """Whichever small file meets the limit, what is stored is neither called damaged nor taken for absent."""
     real_open, real_os_open = Path.open, os.open

@@ -16,15 +16,15 @@ from small_disk import small_disk
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.store import EdgeStore
 
 DEEP = b"[" * 200_000
 
 
-def folder_of(filled: EdgeStore) -> Path:
+def folder_of(filled: Store) -> Path:
     """Return the folder of its collection."""
     return Path(filled.location) / "toy"
 
@@ -35,7 +35,7 @@ WRITABLE = r"Make .*/toy writable for this user, open .* read-only to search it,
 def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_path: Path) -> None:
     """Even a search writes a lock and Edge's files, so a read-only file system is an error that says what to do."""
     with small_disk(tmp_path / "disk", "200m") as disk:
-        store = EdgeStore(disk)
+        store = open_store(disk)
         store.create(manifest_of()).close()
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
 
@@ -48,7 +48,7 @@ def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_pa
         assert store.collections() == ["toy"]
 
 
-def test_a_lock_that_cannot_be_created_is_reported(filled: EdgeStore) -> None:
+def test_a_lock_that_cannot_be_created_is_reported(filled: Store) -> None:
     """The error says why the lock file cannot be created, and what to do."""
     lock = folder_of(filled) / ".lock"
     lock.unlink()
@@ -60,7 +60,7 @@ def test_a_lock_that_cannot_be_created_is_reported(filled: EdgeStore) -> None:
         filled.delete("toy")
 
 
-def test_a_file_system_without_locks_is_reported(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_reported(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some network file systems have no locks: the error does not claim that another process has the collection."""
 
     def refuse(file: object, flags: object) -> None:
@@ -72,7 +72,7 @@ def test_a_file_system_without_locks_is_reported(filled: EdgeStore, monkeypatch:
         filled.open("toy")
 
 
-def test_engine_files_that_may_not_be_read_are_not_called_damaged(filled: EdgeStore) -> None:
+def test_engine_files_that_may_not_be_read_are_not_called_damaged(filled: Store) -> None:
     """Missing permissions are reported as such."""
     told = edge_shard.translate_error("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
 
@@ -90,13 +90,13 @@ def test_engine_files_that_may_not_be_read_are_not_called_damaged(filled: EdgeSt
     ],
 )
 @pytest.mark.parametrize("part", ["x" * 300, "/".join(["y" * 200] * 30)])
-def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[[EdgeStore], Any], part: str) -> None:
+def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[[Store], Any], part: str) -> None:
     """A path that the file system refuses is a store error with the system's message."""
     with pytest.raises(StoreError, match=r"(?s)File name too long.*as the store"):
-        act(EdgeStore(tmp_path / part))
+        act(open_store(tmp_path / part))
 
 
-def test_a_folder_that_cannot_be_read_is_reported(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_read_is_reported(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the folder cannot be read, I learn that, and not that the collection does not exist."""
 
     def refuse(path: Path) -> bool:
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_read_is_reported(filled: EdgeStore, monkeypatch
     ],
 )
 def test_a_hostile_manifest_is_refused(
-    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
+    filled: Store, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
 ) -> None:
     """Deeply nested, very large, torn, foreign or missing: an error each time, and the collection can be deleted."""
     if "100 bytes" in why:
@@ -141,7 +141,7 @@ def test_a_hostile_manifest_is_refused(
     assert list(Path(filled.location).iterdir()) == []
 
 
-def test_a_manifest_that_is_not_a_file_is_refused(filled: EdgeStore) -> None:
+def test_a_manifest_that_is_not_a_file_is_refused(filled: Store) -> None:
     """A folder or a pipe in place of the manifest is an error; nothing waits for the pipe."""
     manifest = folder_of(filled) / "manifest.json"
     manifest.unlink()
@@ -152,7 +152,7 @@ def test_a_manifest_that_is_not_a_file_is_refused(filled: EdgeStore) -> None:
         manifest.rmdir() if manifest.is_dir() else manifest.unlink()
 
 
-def test_links_in_the_folder_do_not_overwrite_files_outside(filled: EdgeStore, tmp_path: Path) -> None:
+def test_links_in_the_folder_do_not_overwrite_files_outside(filled: Store, tmp_path: Path) -> None:
     """A link in place of the lock or of a temporary manifest does not overwrite its target."""
     outside = tmp_path / "outside"
     outside.write_text("precious", encoding="utf-8")
@@ -170,7 +170,7 @@ def test_links_in_the_folder_do_not_overwrite_files_outside(filled: EdgeStore, t
     assert json.loads((folder / "manifest.json").read_bytes())["names"] == 7
 
 
-def test_the_owner_in_a_lock_file_is_shown_safely(filled: EdgeStore) -> None:
+def test_the_owner_in_a_lock_file_is_shown_safely(filled: Store) -> None:
     """Anybody may write the lock file: control characters and long texts do not reach the terminal."""
     lock = folder_of(filled) / ".lock"
     held = edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
@@ -187,7 +187,7 @@ def test_the_owner_in_a_lock_file_is_shown_safely(filled: EdgeStore) -> None:
 KEPT = "What is stored in it is kept: free some space"
 
 
-def test_the_error_for_a_full_disk_says_what_is_kept(filled: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_full_disk_says_what_is_kept(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says whether the collection was created, or which points are kept."""
     collection = filled.open("toy")
     full = SimpleNamespace(**vars(edge_shard.shutil) | {"disk_usage": lambda path: SimpleNamespace(free=0)})
@@ -203,9 +203,7 @@ def test_the_error_for_a_full_disk_says_what_is_kept(filled: EdgeStore, monkeypa
     assert KEPT in str(edge_shard.translate_error("No space left on device (os error 28)", "toy", "searching it"))
 
 
-def test_a_disk_without_space_for_a_folder_is_reported_as_full(
-    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_space_for_a_folder_is_reported_as_full(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If no folder can be created for lack of space, the error says so."""
 
     def refuse(self: Path, **settings: object) -> None:

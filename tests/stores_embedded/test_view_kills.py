@@ -15,14 +15,14 @@ from edge_cases import ROOT, add, copy_files, left, python, stored_files
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import view as edge_places
-from pearl_qdrant.store.edge.store import EdgeStore
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
-collection = EdgeStore(Path(sys.argv[1])).open("toy", read_only=True)
+from pearl_qdrant.store import Store, open_store
+collection = open_store(Path(sys.argv[1])).open("toy", read_only=True)
 print(collection.count(), flush=True)
 sys.stdin.read()
 """
@@ -39,9 +39,9 @@ def kill_after(said: str, script: str, *words: str) -> None:
 HALF = """
 import sys
 from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 from store_cases import many
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
+collection = open_store(Path(sys.argv[1])).open("toy")
 collection.append_ledger([b"one"])
 collection.upsert(*many(10, start=60))
 with collection.editing():
@@ -57,7 +57,7 @@ with collection.editing():
 """
 
 
-def test_a_killed_edit_is_undone(filled: EdgeStore) -> None:
+def test_a_killed_edit_is_undone(filled: Store) -> None:
     """An edit that was killed half-way leaves nothing; what was committed before is there."""
     kill_after("half", HALF, filled.location, "edit")
     reader = filled.open("toy", read_only=True)
@@ -71,7 +71,7 @@ def test_a_killed_edit_is_undone(filled: EdgeStore) -> None:
     assert filled.open("toy").count() == 80
 
 
-def test_a_killed_load_keeps_what_it_stored(filled: EdgeStore) -> None:
+def test_a_killed_load_keeps_what_it_stored(filled: Store) -> None:
     """A load that was killed is not undone: it resumes. Until then readers see the state before it."""
     kill_after("half", HALF, filled.location, "load")
     assert filled.open("toy", read_only=True).count() == 70
@@ -82,7 +82,7 @@ def test_a_killed_load_keeps_what_it_stored(filled: EdgeStore) -> None:
     assert filled.open("toy", read_only=True).count() == 100
 
 
-def test_a_load_that_was_committed_is_not_resumed(filled: EdgeStore) -> None:
+def test_a_load_that_was_committed_is_not_resumed(filled: Store) -> None:
     """A work folder that is older than what is current, as after a crash of the machine, is not taken for newer."""
     folder = Path(filled.location) / "toy"
     writer = filled.open("toy")
@@ -99,9 +99,9 @@ def test_a_load_that_was_committed_is_not_resumed(filled: EdgeStore) -> None:
 LOAD = """
 import sys
 from pathlib import Path
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 from store_cases import many
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
+collection = open_store(Path(sys.argv[1])).open("toy")
 with collection.writer() as writer:
     writer.write(*many(20, start=60))
     writer.flush()
@@ -110,13 +110,13 @@ with collection.writer() as writer:
 """
 
 
-def kill_a_load(filled: EdgeStore) -> Path:
+def kill_a_load(filled: Store) -> Path:
     """Kill a load of 20 more names that are stored; returns its work folder."""
     kill_after("stored", LOAD, filled.location)
     return Path(filled.location) / "toy" / "work"
 
 
-def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(filled: EdgeStore) -> None:
+def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(filled: Store) -> None:
     """What `pull --replace` brings stays, though the replaced collection had a load that was killed."""
     kill_a_load(filled)
     with filled.moving("toy", wait_s=60):
@@ -127,7 +127,7 @@ def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(filled: 
             opened.close()
         filled.switch("toy", "abc")
     filled.close()
-    again = EdgeStore(Path(filled.location))
+    again = open_store(Path(filled.location))
     assert again.open("toy", read_only=True).count() == 5
     writer = again.open("toy")
     assert writer.count() == 5
@@ -136,7 +136,7 @@ def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(filled: 
     again.close()
 
 
-def test_what_the_engine_left_of_a_replaced_file_is_not_stored(filled: EdgeStore) -> None:
+def test_what_the_engine_left_of_a_replaced_file_is_not_stored(filled: Store) -> None:
     """Edge replaces a file by one in a hidden folder beside it; killed in between, it leaves that."""
     work = kill_a_load(filled)
     segment = next((work / "shard" / "segments").iterdir())
@@ -149,7 +149,7 @@ def test_what_the_engine_left_of_a_replaced_file_is_not_stored(filled: EdgeStore
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "shard/edge_config.json"])
-def test_damage_to_a_killed_load_leads_back_to_what_was_committed(filled: EdgeStore, name: str) -> None:
+def test_damage_to_a_killed_load_leads_back_to_what_was_committed(filled: Store, name: str) -> None:
     """The error names the folder to remove; without it, the collection is as it was before the load."""
     work = kill_a_load(filled)
     (work / name).write_text("{")
@@ -160,7 +160,7 @@ def test_damage_to_a_killed_load_leads_back_to_what_was_committed(filled: EdgeSt
     assert filled.open("toy").count() == 60
 
 
-def test_a_load_whose_collection_is_released_is_committed_at_its_end(filled: EdgeStore) -> None:
+def test_a_load_whose_collection_is_released_is_committed_at_its_end(filled: Store) -> None:
     """The last handle may be closed while the writer still writes."""
     collection = filled.open("toy")
     with collection.writer() as writer:
@@ -174,7 +174,7 @@ import os, signal, sys
 from pathlib import Path
 from store_cases import many
 from pearl_qdrant.store.edge import content
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store, open_store
 
 def kill(*arguments, **keywords):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -189,7 +189,7 @@ elif moment == "when they are stored":
     content.store_files = then_kill(content.store_files)
 elif moment == "when it is current":
     content.write_content = then_kill(content.write_content)
-collection = EdgeStore(Path(sys.argv[1])).open("toy")
+collection = open_store(Path(sys.argv[1])).open("toy")
 if moment == "before a change":
     kill()
 collection.upsert(*many(10, start=60))
@@ -208,7 +208,7 @@ sys.stdin.read()
         ("beside a reader", 70),
     ],
 )
-def test_a_kill_in_a_commit_leaves_the_state_before_or_after(filled: EdgeStore, moment: str, n: int) -> None:
+def test_a_kill_in_a_commit_leaves_the_state_before_or_after(filled: Store, moment: str, n: int) -> None:
     """Readers and writers find all of a change or nothing of it, wherever in its commit a writer was killed."""
     readers = []
     with python(COMMIT, filled.location, moment) as killed:
@@ -237,7 +237,7 @@ def test_a_kill_in_a_commit_leaves_the_state_before_or_after(filled: EdgeStore, 
     assert stored == set(stored_files(filled.location).values())
 
 
-def test_the_view_of_a_killed_reader_is_removed_by_the_next(filled: EdgeStore) -> None:
+def test_the_view_of_a_killed_reader_is_removed_by_the_next(filled: Store) -> None:
     """A folder that a killed process left goes with the next opening; that of a living one stays."""
     with python(SCRIPT, filled.location) as living, python(SCRIPT, filled.location) as killed:
         assert living.stdout is not None
@@ -252,7 +252,7 @@ def test_the_view_of_a_killed_reader_is_removed_by_the_next(filled: EdgeStore) -
     assert left(filled) == []
 
 
-def test_a_removal_that_was_killed_is_finished(filled: EdgeStore) -> None:
+def test_a_removal_that_was_killed_is_finished(filled: Store) -> None:
     """A folder of which only the lock was left, since its removal was killed, goes with the next opening."""
     folder = Path(filled.location) / ".view-left"
     folder.mkdir()
@@ -262,7 +262,7 @@ def test_a_removal_that_was_killed_is_finished(filled: EdgeStore) -> None:
 
 
 def test_a_view_that_is_being_made_is_not_taken_for_one_that_was_left(
-    filled: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    filled: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another reader that opens just before a view has its lock leaves its folder alone."""
     lock = edge_places.portalocker.lock

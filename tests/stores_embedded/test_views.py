@@ -12,10 +12,10 @@ from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.schema import Checkpoint
 
 N = 60
@@ -32,7 +32,7 @@ def names(collection: EdgeCollection) -> set[str]:
     return {point.name for point in collection.scroll()}
 
 
-def assert_only_current_files(filled: EdgeStore) -> None:
+def assert_only_current_files(filled: Store) -> None:
     """Nothing is stored but what is current."""
     assert set((Path(filled.location) / "toy" / "files").iterdir()) == set(stored_files(filled.location).values())
 
@@ -46,7 +46,7 @@ def digests(folder: Path) -> dict[str, tuple[str, int]]:
 # What a reader sees
 
 
-def test_readers_and_a_writer_have_a_collection_open_together(filled: EdgeStore) -> None:
+def test_readers_and_a_writer_have_a_collection_open_together(filled: Store) -> None:
     """Two readers and the writer work side by side; a reader sees the state at its opening, a later one the newer."""
     first = filled.open("toy", read_only=True)
     writer = filled.open("toy")
@@ -58,7 +58,7 @@ def test_readers_and_a_writer_have_a_collection_open_together(filled: EdgeStore)
     assert [one.is_outdated for one in (first, second, writer, third)] == [True, True, False, False]
 
 
-def test_a_reader_answers_as_the_writer(filled: EdgeStore) -> None:
+def test_a_reader_answers_as_the_writer(filled: Store) -> None:
     """After additions, replacements and deletions a reader finds the same names with the same scores as the writer."""
     writer = filled.open("toy")
     add(writer, N, 200)
@@ -81,7 +81,7 @@ def test_a_reader_answers_as_the_writer(filled: EdgeStore) -> None:
     assert reader.find(entity_ids=["E41"], limit=9) == writer.find(entity_ids=["E41"], limit=9)
 
 
-def test_a_reader_of_a_graph_answers_as_the_writer(filled: EdgeStore, graph: None) -> None:
+def test_a_reader_of_a_graph_answers_as_the_writer(filled: Store, graph: None) -> None:
     """A collection with a graph is read through links to its files; deletions by the writer do not show through."""
     writer = filled.open("toy")
     writer.finalize()
@@ -101,7 +101,7 @@ def test_a_reader_of_a_graph_answers_as_the_writer(filled: EdgeStore, graph: Non
 
 
 def test_a_commit_stores_what_changed_and_waits_for_the_disk_only_for_that(
-    filled: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
+    filled: Store, graph: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small change takes one more file: it is synced, with its folder, the pointer and the folder of that."""
     writer = filled.open("toy")
@@ -122,9 +122,7 @@ def test_a_commit_stores_what_changed_and_waits_for_the_disk_only_for_that(
     assert len(synced) == 2
 
 
-def test_the_space_of_older_states_is_given_back(
-    filled: EdgeStore, graph: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_space_of_older_states_is_given_back(filled: Store, graph: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that share one with many that are out of date are stored again, so that little is kept in vain."""
     monkeypatch.setattr(edge_content, "_SMALL_BYTES", 0)
     writer = filled.open("toy")
@@ -140,7 +138,7 @@ def test_the_space_of_older_states_is_given_back(
     assert_only_current_files(filled)
 
 
-def test_what_is_edited_together_is_seen_together(filled: EdgeStore) -> None:
+def test_what_is_edited_together_is_seen_together(filled: Store) -> None:
     """Changes in one block of edits, inner blocks included, are one change for readers."""
     writer = filled.open("toy")
     before = filled.open("toy", read_only=True)
@@ -155,7 +153,7 @@ def test_what_is_edited_together_is_seen_together(filled: EdgeStore) -> None:
     assert filled.open("toy", read_only=True).count() == N + 8
 
 
-def test_a_load_is_seen_when_it_ends(filled: EdgeStore) -> None:
+def test_a_load_is_seen_when_it_ends(filled: Store) -> None:
     """During a load readers see the collection as it was, manifest included."""
     writer = filled.open("toy")
     reader = filled.open("toy", read_only=True)
@@ -172,7 +170,7 @@ def test_a_load_is_seen_when_it_ends(filled: EdgeStore) -> None:
     assert (after.count(), len(after.manifest.checkpoints)) == (N + 30, 1)
 
 
-def test_a_reader_has_the_ledger_of_its_state(filled: EdgeStore) -> None:
+def test_a_reader_has_the_ledger_of_its_state(filled: Store) -> None:
     """Learned names that are committed later are not read."""
     writer = filled.open("toy")
     writer.append_ledger([b"one", b"two"])
@@ -186,7 +184,7 @@ def test_a_reader_has_the_ledger_of_its_state(filled: EdgeStore) -> None:
 # What it leaves
 
 
-def test_a_reader_changes_nothing(filled: EdgeStore, graph: None) -> None:
+def test_a_reader_changes_nothing(filled: Store, graph: None) -> None:
     """Opening, searching and closing a view changes no file of the collection and takes no lock."""
     filled.open("toy").finalize()
     filled.close()
@@ -202,7 +200,7 @@ def test_a_reader_changes_nothing(filled: EdgeStore, graph: None) -> None:
     assert left(filled) == []
 
 
-def test_a_view_goes_with_its_handle(filled: EdgeStore) -> None:
+def test_a_view_goes_with_its_handle(filled: Store) -> None:
     """The folder of a view is removed when it is closed, or no longer used; then it cannot be used."""
     reader = filled.open("toy", read_only=True)
     other = filled.open("toy", read_only=True)
@@ -215,7 +213,7 @@ def test_a_view_goes_with_its_handle(filled: EdgeStore) -> None:
         reader.count()
 
 
-def test_a_writer_leaves_what_is_current(filled: EdgeStore) -> None:
+def test_a_writer_leaves_what_is_current(filled: Store) -> None:
     """A writer works in a folder of its own, which goes when it closes; then there are the current files alone."""
     folder = Path(filled.location) / "toy"
     writer = filled.open("toy")
@@ -226,7 +224,7 @@ def test_a_writer_leaves_what_is_current(filled: EdgeStore) -> None:
     assert_only_current_files(filled)
 
 
-def test_opening_and_closing_without_a_change_writes_nothing(filled: EdgeStore) -> None:
+def test_opening_and_closing_without_a_change_writes_nothing(filled: Store) -> None:
     """A collection that is opened for writing, searched and closed has the same files."""
     folder = Path(filled.location) / "toy"
     before = digests(folder)
@@ -240,7 +238,7 @@ def test_opening_and_closing_without_a_change_writes_nothing(filled: EdgeStore) 
 # What it refuses
 
 
-def test_a_reader_refuses_changes(filled: EdgeStore) -> None:
+def test_a_reader_refuses_changes(filled: Store) -> None:
     """Each change of a read-only collection is an error that says what to do."""
     reader = filled.open("toy", read_only=True)
     points, vectors, encodable = many(1)
@@ -261,7 +259,7 @@ def test_a_reader_refuses_changes(filled: EdgeStore) -> None:
     assert reader.count() == N
 
 
-def test_a_missing_collection_is_the_usual_error(filled: EdgeStore) -> None:
+def test_a_missing_collection_is_the_usual_error(filled: Store) -> None:
     """Reading a collection that does not exist, or was deleted, names those that do; an open view goes on."""
     with pytest.raises(CollectionNotFoundError, match="there are: toy"):
         filled.open("other", read_only=True)
@@ -276,7 +274,7 @@ def test_a_missing_collection_is_the_usual_error(filled: EdgeStore) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_fork_leaves_the_view_to_its_parent(filled: EdgeStore) -> None:
+def test_a_fork_leaves_the_view_to_its_parent(filled: Store) -> None:
     """A forked process may neither use nor remove the view of its parent."""
     reader = filled.open("toy", read_only=True)
     child = os.fork()

@@ -7,18 +7,18 @@ from double_fixtures import empty_double, running_double, shared_store  # noqa: 
 from qdrant_double import QdrantDouble
 from store_cases import manifest_of
 
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.fixture
-def store(double: QdrantDouble, shared: ServerStore) -> ServerStore:
+def store(double: QdrantDouble, shared: Store) -> Store:
     """A store on the empty server."""
     return shared
 
 
 @pytest.fixture
-def collection(double: QdrantDouble, store: ServerStore) -> ServerCollection:
+def collection(double: QdrantDouble, store: Store) -> ServerCollection:
     """An empty collection; the requests that made it are forgotten."""
     created = store.create(manifest_of())
     double.requests.clear()

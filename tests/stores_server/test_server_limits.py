@@ -14,9 +14,9 @@ from store_cases import manifest_of, many, point, unit, yes
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.lexical.keys import slip_features
 from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.search import OwnNames, SlipQuery
 from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.store import ServerStore
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def double() -> Iterator[QdrantDouble]:
 @pytest.fixture
 def collection(double: QdrantDouble) -> Iterator[ServerCollection]:
     """A collection of 60 names."""
-    store = ServerStore.connect(double.url)
+    store = open_store(double.url)
     made = store.create(manifest_of("base"))
     made.upsert(*many(60))
     yield made

@@ -16,9 +16,9 @@ from server_cases import NAME, ids_in, load, points_of
 from store_cases import DIM, manifest_of
 
 from pearl_qdrant.errors import StoreRejectedError
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.errors import RetryPolicy
-from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import check_points, cut_batches, join
 
 
@@ -124,7 +124,7 @@ def test_two_writes_of_one_point_do_not_overtake_each_other(double: QdrantDouble
 
 
 def test_a_write_returns_while_the_server_works(
-    double: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch
+    double: QdrantDouble, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next batch can be encoded while the last one is stored."""
     store.create(manifest_of())

@@ -14,10 +14,10 @@ from typing import Any
 from store_cases import many
 
 from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.content import FILES_FOLDER, copy_file, list_files, read_content, take_files
-from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
 
 WIDE = 64
@@ -78,7 +78,7 @@ def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
     collection.upsert(*many(n, start=start))
 
 
-def left(store: EdgeStore) -> list[str]:
+def left(store: Store) -> list[str]:
     """The folders of views in a store."""
     return sorted(path.name for path in Path(store.location).glob(".view-*"))
 

@@ -15,9 +15,8 @@ from edge_cases import copy_files
 from pearl_qdrant import Entity
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.lexical.ngrams import IdfTable
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import open_store
 from pearl_qdrant.store.schema import Manifest, name_points, names_of
-from pearl_qdrant.store.server.store import ServerStore
 
 ENTITIES = [
     Entity("nyt", "The New York Times", ("NYTimes", "nytimes.com"), ("ORG", "newspaper"), ("ORG",), "A newspaper"),
@@ -51,7 +50,7 @@ def fill(path: Path, name: str, model: str, entities: list[Entity], *, is_loaded
         idf = IdfTable.from_names(names).to_text()
         counts = {"names": len(names), "entities": len(entities), "ngram_rarity": idf}
         manifest = manifest.model_copy(update=counts)
-    store = EdgeStore(path)
+    store = open_store(path)
     collection = store.create(manifest)
     encoded = encoder.encode(names)
     collection.upsert(name_points(name, names_of(entities), encoded), encoded.vectors, encoded.encodable)
@@ -69,7 +68,7 @@ def _copies() -> Path:
 
 def fill_server(url: str, name: str, model: str, entities: list[Entity]) -> None:
     """Write a small collection to a server."""
-    store = ServerStore.connect(url)
+    store = open_store(url)
     encoder = load_encoder(model, device="cpu")
     made = Manifest.for_model(encoder.info, collection=name, kb=name)
     collection = store.create(made.model_copy(update={"model": model, "state": "ready"}))

@@ -11,12 +11,11 @@ from double_fixtures import empty_double, running_double, shared_store  # noqa: 
 from qdrant_double import QdrantDouble
 from transfer_cases import embedded
 
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store import Store, open_store
 
 
 @pytest.fixture
-def server(double: QdrantDouble, shared: ServerStore) -> ServerStore:
+def server(double: QdrantDouble, shared: Store) -> Store:
     """A store on the empty server."""
     return shared
 
@@ -28,16 +27,16 @@ def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kept(complete: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EdgeStore]:
+def kept(complete: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """The same, which no test changes."""
-    store = EdgeStore(shutil.copytree(complete, tmp_path_factory.mktemp("kept") / "store"))
+    store = open_store(shutil.copytree(complete, tmp_path_factory.mktemp("kept") / "store"))
     yield store
     store.close()
 
 
 @pytest.fixture
-def local(complete: Path, tmp_path: Path) -> Iterator[EdgeStore]:
+def local(complete: Path, tmp_path: Path) -> Iterator[Store]:
     """An embedded store with the complete collection `toy`."""
-    store = EdgeStore(shutil.copytree(complete, tmp_path / "store"))
+    store = open_store(shutil.copytree(complete, tmp_path / "store"))
     yield store
     store.close()

@@ -10,9 +10,9 @@ from qdrant_double import QdrantDouble
 from transfer_cases import NAME, embedded, fill
 
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.transfer import prune_collection, pull_collection
 
 
@@ -76,9 +76,7 @@ def test_a_damaged_manifest_is_an_error_and_nothing_is_pruned(local: EdgeStore, 
 
 
 @pytest.mark.slow
-def test_a_lost_alias_is_said_and_nothing_is_pruned(
-    other: EdgeStore, server: ServerStore, double: QdrantDouble
-) -> None:
+def test_a_lost_alias_is_said_and_nothing_is_pruned(other: EdgeStore, server: Store, double: QdrantDouble) -> None:
     """On a server the alias says which version is current: without it nothing is deleted, and the error names them."""
     pull_collection(NAME, source=other, store=server)
     remove = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=NAME))
@@ -91,7 +89,7 @@ def test_a_lost_alias_is_said_and_nothing_is_pruned(
 
 
 def test_a_version_that_somebody_deleted_on_a_server_is_said(
-    other: EdgeStore, server: ServerStore, double: QdrantDouble
+    other: EdgeStore, server: Store, double: QdrantDouble
 ) -> None:
     """Where the current version was deleted by hand, the one before it is not opened in its place."""
     fill(server, 20)

@@ -17,16 +17,15 @@ from store_cases import manifest_of, many
 from transfer_cases import NAME, check_same, fill, ready
 
 from pearl_qdrant.errors import OptionError, StoreUnavailableError
+from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.transfer import pull_collection
 
 
-def test_a_shard_is_pulled_with_its_graph(server: ServerStore, double: QdrantDouble, tmp_path: Path) -> None:
+def test_a_shard_is_pulled_with_its_graph(server: Store, double: QdrantDouble, tmp_path: Path) -> None:
     """Points, vectors and answers are the server's, and it can be edited."""
     fill(server)
-    back = EdgeStore(tmp_path / "back")
+    back = open_store(tmp_path / "back")
     result = pull_collection(NAME, source=server, store=back)
     pulled = back.open(NAME)
 
@@ -38,15 +37,13 @@ def test_a_shard_is_pulled_with_its_graph(server: ServerStore, double: QdrantDou
     pulled.upsert(more, vectors, flags)
     ready(pulled)
     back.close()
-    again = EdgeStore(tmp_path / "back").open(NAME, read_only=True)
+    again = open_store(tmp_path / "back").open(NAME, read_only=True)
     assert again.count() == 62
     assert again.find(entity_ids=["E1500"], limit=5) == sorted(more, key=lambda point: point.id)
     again.close()
 
 
-def test_a_snapshot_that_arrived_otherwise_is_streamed(
-    server: ServerStore, double: QdrantDouble, tmp_path: Path
-) -> None:
+def test_a_snapshot_that_arrived_otherwise_is_streamed(server: Store, double: QdrantDouble, tmp_path: Path) -> None:
     """The checksum that the server gives is compared; a wrong byte never reaches the engine."""
     fill(server)
     double.spoils_snapshots = True
@@ -56,11 +53,11 @@ def test_a_snapshot_that_arrived_otherwise_is_streamed(
 
     assert (result.way, result.sent, result.names) == ("stream", 60, 60)
     assert "SHA-256" in result.reason
-    back = EdgeStore(tmp_path / "back")
+    back = open_store(tmp_path / "back")
     check_same(back.open(NAME), server.open(NAME))
     assert back.open(NAME).manifest == server.open(NAME).manifest
     back.close()
-    assert EdgeStore(tmp_path / "none").collections() == []
+    assert open_store(tmp_path / "none").collections() == []
 
 
 NO_SNAPSHOT = [Fault("status", match="POST .*/snapshots$", status=500, error="no room") for _ in range(20)]
@@ -76,7 +73,7 @@ NO_SNAPSHOT = [Fault("status", match="POST .*/snapshots$", status=500, error="no
     ids=["newer segments", "two shards", "a server that fails at snapshots"],
 )
 def test_what_cannot_be_a_snapshot_is_streamed(
-    server: ServerStore, double: QdrantDouble, tmp_path: Path, setting: str, value: Any, reason: str
+    server: Store, double: QdrantDouble, tmp_path: Path, setting: str, value: Any, reason: str
 ) -> None:
     """Segments of another version, several shards, or an error that all retries meet: the server sends names."""
     fill(server)
@@ -87,9 +84,7 @@ def test_what_cannot_be_a_snapshot_is_streamed(
     assert reason in result.reason
 
 
-def test_a_server_that_fails_at_everything_is_unavailable(
-    server: ServerStore, double: QdrantDouble, tmp_path: Path
-) -> None:
+def test_a_server_that_fails_at_everything_is_unavailable(server: Store, double: QdrantDouble, tmp_path: Path) -> None:
     """Then nothing is streamed either, and nothing is left."""
     fill(server)
 
@@ -100,7 +95,7 @@ def test_a_server_that_fails_at_everything_is_unavailable(
     double.faults, double.before_fault = [Fault("status", match="POST .*/snapshots$", status=500)], fail_from_now_on
     with pytest.raises(StoreUnavailableError):
         pull_collection(NAME, source=server, store=tmp_path / "back")
-    assert EdgeStore(tmp_path / "back").collections() == []
+    assert open_store(tmp_path / "back").collections() == []
 
 
 N_LARGE = 571_074
@@ -129,7 +124,7 @@ def large_snapshot(folder: Path) -> tuple[bytes, str]:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_shard_of_a_large_base_is_pulled(
-    server: ServerStore, double: QdrantDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: Store, double: QdrantDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """571,074 names arrive as a snapshot, and are read and edited. The double keeps the first 300 of them itself."""
     collection = server.create(manifest_of(NAME))
@@ -151,7 +146,7 @@ def test_a_shard_of_a_large_base_is_pulled(
     result = pull_collection(NAME, source=server, store=tmp_path / "back")
 
     assert (result.way, result.names, result.checked) == ("snapshot", N_LARGE, 100)
-    back = EdgeStore(tmp_path / "back")
+    back = open_store(tmp_path / "back")
     writer = back.open(NAME)
     assert writer.delete_entities(["E7", f"E{N_LARGE // 2 - 1}"]) == 4
     reader = back.open(NAME, read_only=True)

@@ -23,10 +23,9 @@ from pearl_qdrant.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from pearl_qdrant.store.edge.store import EdgeStore
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.schema import is_same_point
 from pearl_qdrant.store.server import upload
-from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
 from pearl_qdrant.transfer.names import digest_of
@@ -42,9 +41,7 @@ def physical(double: QdrantDouble) -> list[str]:
     return sorted(one.name for one in double.client.get_collections().collections)
 
 
-def test_the_graph_of_a_pushed_collection_is_built_once(
-    kept: EdgeStore, server: ServerStore, double: QdrantDouble
-) -> None:
+def test_the_graph_of_a_pushed_collection_is_built_once(kept: Store, server: Store, double: QdrantDouble) -> None:
     """Indexing is off before the first names are sent, and on again after the last ones; all takes one pass."""
     double.requests.clear()
     push_collection(NAME, to=server, store=kept)
@@ -57,7 +54,7 @@ def test_the_graph_of_a_pushed_collection_is_built_once(
     assert server.open(NAME).status().is_finalized
 
 
-def test_a_pushed_collection_has_the_same_points_and_answers(local: EdgeStore, server: ServerStore) -> None:
+def test_a_pushed_collection_has_the_same_points_and_answers(local: Store, server: Store) -> None:
     """A push brings points, vectors, manifest and what was learned to the server under the same name."""
     with local.open(NAME).editing():
         local.open(NAME).append_ledger([b'{"a": 1}', b'{"b": 2}'])
@@ -73,7 +70,7 @@ def test_a_pushed_collection_has_the_same_points_and_answers(local: EdgeStore, s
 
 
 def test_a_server_may_change_the_last_digit_of_a_number(
-    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Qdrant reads numbers of 17 digits with a small error; what arrives is the same for all that."""
     points, vectors, flags = many(1, start=500)
@@ -102,7 +99,7 @@ def test_a_server_may_change_the_last_digit_of_a_number(
     assert not is_same_point(ours, replace(theirs, popularity=None))
 
 
-def test_nothing_is_overwritten_unless_told(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+def test_nothing_is_overwritten_unless_told(kept: Store, server: Store, double: QdrantDouble) -> None:
     """A collection of that name is refused; with `replace` it is replaced at once, and pruned later."""
     fill(server, 10, start=1000)
     with pytest.raises(CollectionExistsError) as error:
@@ -125,7 +122,7 @@ def test_nothing_is_overwritten_unless_told(kept: EdgeStore, server: ServerStore
 
 
 def test_a_broken_push_leaves_nothing_visible(
-    kept: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    kept: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is left of a push that died is hidden, and the next push goes on there."""
     with monkeypatch.context() as patch:
@@ -142,7 +139,7 @@ def test_a_broken_push_leaves_nothing_visible(
 
 
 def test_a_push_goes_on_where_it_ended(
-    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a server that went away, the same push sends only what is not there, or has changed since."""
     send, calls = Uploader.send, count()
@@ -175,7 +172,7 @@ def test_a_push_goes_on_where_it_ended(
 
 
 def test_a_push_of_something_else_begins_anew(
-    local: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was left of another state of the collection is removed: its model or base may be another one."""
     with monkeypatch.context() as patch:
@@ -192,7 +189,7 @@ def test_a_push_of_something_else_begins_anew(
     assert len(physical(double)) == 1
 
 
-def test_a_refused_push_leaves_nothing(kept: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+def test_a_refused_push_leaves_nothing(kept: Store, server: Store, double: QdrantDouble) -> None:
     """If the server refuses a batch, the hidden collection is deleted again."""
     double.faults = [Fault("status", status=400, error="no")]
     with pytest.raises(StoreError):
@@ -203,7 +200,7 @@ def test_a_refused_push_leaves_nothing(kept: EdgeStore, server: ServerStore, dou
 
 @pytest.mark.slow
 def test_a_lost_name_is_noticed(
-    kept: EdgeStore, server: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    kept: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that loses a point gets no alias."""
     send = Uploader.send
@@ -214,7 +211,7 @@ def test_a_lost_name_is_noticed(
     assert physical(double) == []
 
 
-def test_an_unfinished_collection_is_refused(local: EdgeStore, server: ServerStore) -> None:
+def test_an_unfinished_collection_is_refused(local: Store, server: Store) -> None:
     """A collection whose load did not finish is not pushed."""
     collection = local.open(NAME)
     collection.write_manifest(collection.manifest.model_copy(update={"state": "loading"}))
@@ -226,7 +223,7 @@ def test_an_unfinished_collection_is_refused(local: EdgeStore, server: ServerSto
 
 
 @pytest.mark.slow
-def test_a_pull_replaces_a_folder_at_once(local: EdgeStore, server: ServerStore) -> None:
+def test_a_pull_replaces_a_folder_at_once(local: Store, server: Store) -> None:
     """`replace` changes one file of the embedded store; an open reader keeps its state, and notices."""
     fill(server, 10, start=1000)
     reader = local.open(NAME, read_only=True)
@@ -244,7 +241,7 @@ def test_a_pull_replaces_a_folder_at_once(local: EdgeStore, server: ServerStore)
     assert local.collections() == []
 
 
-def test_what_both_collections_learned_is_kept(local: EdgeStore, tmp_path: Path) -> None:
+def test_what_both_collections_learned_is_kept(local: Store, tmp_path: Path) -> None:
     """A pull in the place of a collection adds what the source had learned to what was learned there, once."""
     other = embedded(tmp_path / "other", 10)
     for store, lines in ((local, [b"both", b"here"]), (other, [b"both", b"there"])):

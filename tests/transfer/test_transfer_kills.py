@@ -14,8 +14,7 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from transfer_cases import NAME, check_same, fill
 
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store import Store
 from pearl_qdrant.transfer import pull_collection, push_collection
 
 pytestmark = pytest.mark.slow
@@ -63,7 +62,7 @@ def killed_push(double: QdrantDouble, store: Path, *, nth: int, is_applied: bool
     double.before_fault = None
 
 
-def test_kills_leave_nothing_half_visible(local: EdgeStore, server: ServerStore, double: QdrantDouble) -> None:
+def test_kills_leave_nothing_half_visible(local: Store, server: Store, double: QdrantDouble) -> None:
     """After each kill the server has no collection of that name, or all of it; the last push brings the rest."""
     rng = random.Random(3)
     with push(double.url, Path(local.location), replace=False) as process:
@@ -84,7 +83,7 @@ def test_kills_leave_nothing_half_visible(local: EdgeStore, server: ServerStore,
     assert all(version.mark.is_complete for version in versions), "leftovers of the killed ones are gone"
 
 
-def test_a_killed_pull_leaves_the_old_collection(server: ServerStore, local: EdgeStore) -> None:
+def test_a_killed_pull_leaves_the_old_collection(server: Store, local: Store) -> None:
     """A pull that dies before the switch changes nothing, and the next one removes what it left."""
     fill(server, 10, start=1000)
 
@@ -92,8 +91,8 @@ def test_a_killed_pull_leaves_the_old_collection(server: ServerStore, local: Edg
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EdgeStore, "switch", die)
-        patch.setattr(EdgeStore, "delete", die)
+        patch.setattr(Store, "switch", die)
+        patch.setattr(Store, "delete", die)
         with pytest.raises(KeyboardInterrupt):
             pull_collection(NAME, source=server, store=local, way="stream", replace=True)
     assert local.open(NAME, read_only=True).count() == 60

@@ -8,8 +8,8 @@ import numpy as np
 from store_cases import manifest_of, many
 
 from pearl_qdrant.lexical.ngrams import IdfTable
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store import Store, open_store
+from pearl_qdrant.store.protocol import Collection
 
 NAME = "toy"
 
@@ -35,12 +35,12 @@ def fill(store: Store, n: int = 60, *, start: int = 0) -> None:
     ready(collection)
 
 
-def embedded(path: Path, n: int = 60) -> EdgeStore:
+def embedded(path: Path, n: int = 60) -> Store:
     """An embedded store with one complete collection, closed."""
-    store = EdgeStore(path)
+    store = open_store(path)
     fill(store, n)
     store.close()
-    return EdgeStore(path)
+    return open_store(path)
 
 
 def check_same(first: Collection, second: Collection) -> None:
