@@ -91,8 +91,8 @@ def test_a_killed_pull_leaves_the_old_collection(server: Store, local: Store) ->
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Store, "switch", die)
-        patch.setattr(Store, "delete", die)
+        patch.setattr(type(local), "switch", die)
+        patch.setattr(type(local), "delete", die)
         with pytest.raises(KeyboardInterrupt):
             pull_collection(NAME, source=server, store=local, way="stream", replace=True)
     assert local.open(NAME, read_only=True).count() == 60
