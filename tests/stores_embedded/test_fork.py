@@ -118,7 +118,7 @@ def test_a_fork_that_closes_leaves_files_and_lock_to_its_parent(store: Store, fi
     other = [
         sys.executable,
         "-c",
-        "import sys, pathlib; from pearl_qdrant import store; store.open_store(pathlib.Path(sys.argv[1])).delete('toy')",
+        "import sys; from pearl_qdrant.store import delete_collection; delete_collection('toy', store=sys.argv[1])",
     ]
     told = subprocess.run([*other, store.location], capture_output=True, text=True, check=False)
 
