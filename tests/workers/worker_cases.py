@@ -51,7 +51,7 @@ def assert_same(links: Iterable[Link], expected: Iterable[Link]) -> None:
             assert mine.dense_score == pytest.approx(its.dense_score, abs=CLOSE)
             assert mine.lexical_score == pytest.approx(its.lexical_score, abs=CLOSE)
             assert mine.features == pytest.approx(its.features, abs=100 * CLOSE)
-            # A small model has all names close together: the linker spreads similarities, and coefficients are up to 40.
+            # The names of a small model lie close together; their similarities are spread. Coefficients are up to 40.
             explained = 40 * sum(abs(value - its.features[name]) for name, value in mine.features.items())
             assert mine.score == pytest.approx(its.score, abs=100 * CLOSE + explained)
             assert mine.document == pytest.approx(its.document, abs=100 * CLOSE + explained)
