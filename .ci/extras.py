@@ -43,7 +43,6 @@ from pearl_qdrant import read_entities
 pq.write_table(pa.table({"id": ["nyc"], "name": ["New York City"]}), "base.parquet")
 assert [one.entity_id for one in read_entities("base.parquet")] == ["nyc"]
 """,
-    "neo4j": "import neo4j, pearl_qdrant.resolution.graphs.neo4j",
     "ray": """
 from pathlib import Path
 from pearl_qdrant import load_base

@@ -82,7 +82,7 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--out", help="File for the nodes (TSV), or for the merged graph.")
 @click.option(
     "--graph",
-    help="Merge a graph: GraphML, edges (TSV, CSV), a folder of LightRAG, nano-graphrag or GraphRAG, neo4j://HOST.",
+    help="Merge a graph: GraphML, edges (TSV, CSV), a folder of LightRAG, nano-graphrag or GraphRAG.",
 )
 @click.option("--collection", "collections", multiple=True, metavar="NAME",
               help="Give names that it knows its ids; may be repeated.")  # fmt: skip

@@ -28,7 +28,7 @@ PAGES = (
 
 LEFT_OUT = (
     r"pearl-qdrant (serve|mcp)\b|\bserve\(",  # does not end; tests/service and tests/integrations start it
-    r"neo4j://|10\.0\.0\.5|--shards",  # another machine, or several
+    r"10\.0\.0\.5|--shards",  # another machine, or several
     r"--ray|--ask",  # a cluster; a person
     r"Lihuchen|intfloat|CrossEncoder",  # a model of the hub
     r"\b(Refresh|Fit|Ulr|Corpus)(Request|Options)\b",  # training takes minutes; tests/fitting and tests/ulr

@@ -116,7 +116,7 @@ def test_every_library_that_is_imported_is_declared() -> None:
         "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
         "service": base | distributions(extras["serve"]),
         "crosswalk": base | distributions(extras["crosswalk"]),
-        "resolution": base | distributions([*extras["arrow"], *extras["neo4j"]]),
+        "resolution": base | distributions(extras["arrow"]),
     }
 
     undeclared = [

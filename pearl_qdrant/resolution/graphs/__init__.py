@@ -5,7 +5,7 @@
     merged = resolve_graph("rag_storage")          # a working folder of LightRAG
     print(merged.report.to_text())
 
-`records.py` merges; `graphml.py` (GraphML and lists of edges), `folders.py` and `neo4j.py` read and write formats.
+`records.py` merges; `graphml.py` (GraphML and lists of edges) and `folders.py` read and write formats.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.resolution.graphs.folders import GRAPH_FILE, is_graphrag, read_graphrag, write_folder, write_graphrag
 from pearl_qdrant.resolution.graphs.graphml import read_edge_list, read_graphml, write_edge_list, write_graphml
-from pearl_qdrant.resolution.graphs.neo4j import database_of, is_neo4j, read_neo4j, write_neo4j
 from pearl_qdrant.resolution.graphs.records import Edge, Graph, GraphReport, Merge, Node, merge_graph, name_records
 from pearl_qdrant.resolution.names import NameRecord
 from pearl_qdrant.resolution.resolution import Resolution
@@ -42,14 +41,14 @@ class MergedGraph:
         graph: Its nodes and edges.
         resolution: The node of each name, for review and undo.
         report: What was merged, and what went away.
-        path: The file or folder, or the address of the database.
+        path: The file or folder.
         nodes, review: Where the nodes of the names, and the pairs for review, were written.
     """
 
     graph: Graph
     resolution: Resolution
     report: GraphReport
-    path: Path | str
+    path: Path
     nodes: Path
     review: Path
 
@@ -59,62 +58,40 @@ def resolve_graph(
 ) -> MergedGraph:
     """Resolve the names of a graph, merge its nodes and edges, and write it beside the input in the same format.
 
-    The formats are GraphML, a list of edges (TSV or CSV), a working folder of LightRAG or nano-graphrag, the output
-    folder of GraphRAG, and a database of Neo4j (`neo4j.py`, with user and password of the environment). Beside the
-    merged graph come `nodes.tsv`, `review.tsv` and `report.json`: in the folder that is written, or with the name of
-    the file before theirs. The input is not changed. Raises FormatError if the graph is in none of the formats, or
-    damaged; OptionError if the output is the input, or a folder or database that this did not write; or if a database
-    does not answer.
+    The formats are GraphML, a list of edges (TSV or CSV), a working folder of LightRAG or nano-graphrag, and the output
+    folder of GraphRAG. Beside the merged graph come `nodes.tsv`, `review.tsv` and `report.json`: in the folder that is
+    written, or with the name of the file before theirs. The input is not changed. Raises FormatError if the graph is in
+    none of the formats, or damaged; OptionError if the output is the input, or a folder that this did not write.
 
     Args:
-        graph: The file or folder, or the address of a database: `neo4j://localhost:7687/movies`.
+        graph: The file or folder.
         resolve_names: `resolve`, or with its options: `functools.partial(resolve, precision=0.99)`.
-        out: The file or folder to write; default is the input's name with `.resolved` in it. For a database it is a
-            GraphML file in the current folder, by default, or the address of an empty database.
+        out: The file or folder to write; default is the input's name with `.resolved` in it.
     """
-    is_database, to_database = is_neo4j(graph), is_neo4j(out)
-    if to_database and not is_database:
-        raise OptionError("out", "Only the graph of a database is written to a database; give a file or folder.")
-    path = Path(default_out(graph) if out is None or to_database else out)
-    before: Graph
-    write: Callable[[Path, Path, Merge], None] = write_graphml
-    if is_database:
-        before = read_neo4j(str(graph))
-    else:
-        if path.resolve() == Path(graph).resolve():
-            raise OptionError("out", f"{path} is the graph itself; give another place for the merged one.")
-        read, write = _format_of(Path(graph))
-        before = read(Path(graph))
-    is_folder = not is_database and Path(graph).is_dir()
+    graph = Path(graph)
+    beside = f"{graph.stem}.resolved{graph.suffix}" if graph.suffix else f"{graph.name}.resolved"
+    path = graph.with_name(beside) if out is None else Path(out)
+    if path.resolve() == graph.resolve():
+        raise OptionError("out", f"{path} is the graph itself; give another place for the merged one.")
+    read, write = _format_of(graph)
+    before = read(graph)
+    is_folder = graph.is_dir()
     if is_folder and path.exists() and not (path / REPORT).exists():
         raise OptionError("out", f"{path} exists and is not a merged graph. Remove it, or give another place.")
     resolution = resolve_names(list(name_records(before)))
     merge = merge_graph(before, resolution)
-    if to_database:
-        write_neo4j(str(out), merge)
-        new = path
-    else:
-        new = path.with_name(f".new.{path.name}")  # a run that ends early leaves no half of a graph
-        shutil.rmtree(new, ignore_errors=True)
-        write(Path(graph), new, merge)
+    new = path.with_name(f".new.{path.name}")  # a run that ends early leaves no half of a graph
+    shutil.rmtree(new, ignore_errors=True)
+    write(graph, new, merge)
     tables = [new / name if is_folder else path.with_name(f"{path.stem}.{name}") for name in (NODES, REVIEW, REPORT)]
     resolution.write(tables[0], review=tables[1])
     report = json.dumps(asdict(merge.report), ensure_ascii=False, indent=2, default=str)
     tables[2].write_text(report, encoding="utf-8")
-    if new != path:
-        if is_folder:
-            shutil.rmtree(path, ignore_errors=True)
-        new.replace(path)
+    if is_folder:
+        shutil.rmtree(path, ignore_errors=True)
+    new.replace(path)
     nodes, review = (path / one.name if is_folder else one for one in tables[:2])
-    return MergedGraph(merge.graph, resolution, merge.report, str(out) if to_database else path, nodes, review)
-
-
-def default_out(graph: Place) -> Path:
-    """Where a merged graph is written."""
-    if is_neo4j(graph):
-        return Path(f"{database_of(str(graph)) or 'neo4j'}.resolved.graphml")
-    path = Path(graph)
-    return path.with_name(f"{path.stem}.resolved{path.suffix}" if path.suffix else f"{path.name}.resolved")
+    return MergedGraph(merge.graph, resolution, merge.report, path, nodes, review)
 
 
 def _format_of(given: Path) -> tuple[Callable[[Path], Graph], Callable[[Path, Path, Merge], None]]:
@@ -129,7 +106,7 @@ def _format_of(given: Path) -> tuple[Callable[[Path], Graph], Callable[[Path, Pa
             f"folder).",
         )
     if not given.exists():
-        raise OptionError("graph", f"{given} does not exist; give a file, a folder, or an address like neo4j://HOST.")
+        raise OptionError("graph", f"{given} does not exist; give a file or a folder.")
     if given.suffix.lower() in (".graphml", ".xml"):
         return read_graphml, write_graphml
     return read_edge_list, write_edge_list
