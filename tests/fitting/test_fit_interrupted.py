@@ -16,8 +16,7 @@ from fit_cases import config, fit, losses_of, maker, new_network, open_tokenizer
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from pearl_qdrant.errors import DeviceError
-from training.training_loop import deferred_stop, local_device
+from training.training_loop import deferred_stop
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -114,16 +113,6 @@ def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
-
-
-def test_a_processor_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes without GPUs stay on the CPU for any rank; a missing GPU is an error."""
-    monkeypatch.setenv("LOCAL_RANK", "1")
-
-    assert local_device(torch.device("cpu")) == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DeviceError, match="cuda:1"):
-        local_device(torch.device("cuda"))
 
 
 @pytest.mark.slow

@@ -71,6 +71,7 @@ def words(tmp_path: Path) -> list[str]:
     [
         *(("1", device, ["cuda:1"]) for device in ("auto", "cuda", "cuda:0")),
         (None, "cuda:1", ["cuda:1"]),
+        ("1", "cpu", ["cpu"]),
         ("2", "cuda", []),
     ],
 )
@@ -84,7 +85,7 @@ def test_each_process_trains_on_its_own_gpu(
     used: list[str],
 ) -> None:
     """Under torchrun, the second process has the second GPU, and a third is refused before it reads anything; a process
-    alone uses the one that was named.
+    alone uses the one that was named, and processes without GPUs share the CPU.
     """
     if rank is not None:
         monkeypatch.setenv("LOCAL_RANK", rank)
@@ -196,20 +197,18 @@ def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, comm
     assert contents(data) == before
 
 
-def paris_and_insulin(folder: Path) -> tuple[Path, Path]:
-    """Two bases with one file name, in which "1" is not the same entity."""
-    for place, row in (("a", "1\tParis\tCity of Light\n"), ("b", "1\tInsulin\tHumulin\n")):
-        (folder / place).mkdir()
-        (folder / place / "names.tsv").write_text(f"id\tname\taliases\n{row}", encoding="utf-8")
-    return folder / "a" / "names.tsv", folder / "b" / "names.tsv"
-
-
 @pytest.mark.parametrize("as_corpora", [False, True])
 def test_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path, as_corpora: bool) -> None:
-    """Entity 1 of a/names.tsv and entity 1 of b/names.tsv are two, in corpora too; given twice, a base is one."""
-    first, second = paris_and_insulin(tmp_path)
-    again = first.parent / ".." / "a" / "names.tsv"
-    corpora, bases = (), (first, second, again)
+    """Entity 1 of a/name.tsv and entity 1 of b/name.tsv are two, in corpora too; given twice, a base is one. The keys
+    of phrases begin with "name:", those of entities of these bases do not.
+    """
+    first, second, phrases = (tmp_path / place for place in ("a/name.tsv", "b/name.tsv", "freq_phrase.txt"))
+    for base, row in ((first, "paris\tParis\tCity of Light\n"), (second, "paris\tInsulin\tHumulin\n")):
+        base.parent.mkdir()
+        base.write_text(f"id\tname\taliases\n{row}", encoding="utf-8")
+    phrases.write_text("NP__Paris\t7\n", encoding="utf-8")
+    again = first.parent / ".." / "a" / "name.tsv"
+    corpora, bases = (phrases,), (first, second, again)
     if as_corpora:
         corpora, bases = (first.with_name("corpus"), second.with_name("corpus")), (first,)
         for base, out in zip((first, second), corpora, strict=True):
@@ -218,16 +217,6 @@ def test_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path, as_cor
     examples = read_training_files(corpora, bases, min_count=1, max_errors=0)
 
     keys = {name: {one.entity for one in examples if one.name == name} for name in ("Paris", "Insulin")}
-    assert len(keys["Paris"]) == len(keys["Insulin"]) == 1
-    assert keys["Paris"] != keys["Insulin"]
-
-
-def test_a_base_called_name_shares_no_key_with_phrases(tmp_path: Path) -> None:
-    """The keys of phrases begin with "name:"; a base in name.tsv has others."""
-    base, phrases = tmp_path / "name.tsv", tmp_path / "freq_phrase.txt"
-    base.write_text("id\tname\taliases\nparis\tInsulin\tHumulin\n", encoding="utf-8")
-    phrases.write_text("NP__Paris\t7\n", encoding="utf-8")
-
-    examples = read_training_files((phrases,), (base,), min_count=1, max_errors=0)
-
-    assert len({example.entity for example in examples}) == 2
+    assert len(keys["Insulin"]) == 1
+    assert len(keys["Paris"]) == 1 + (not as_corpora)
+    assert not keys["Paris"] & keys["Insulin"]

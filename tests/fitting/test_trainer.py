@@ -8,6 +8,7 @@ import json
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,38 +55,13 @@ def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_run(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Two runs of one seed have the same losses, another seed has others; the loss falls."""
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        fit(new_network(bert), tokenizer, maker(seed=seed), config(steps=20, dropout=True), tmp_path / name)
-
-    losses = losses_of(tmp_path / "a")
-    assert losses == losses_of(tmp_path / "b")
-    assert losses != losses_of(tmp_path / "c")
-    assert sum(row[2] for row in losses[-5:]) < sum(row[2] for row in losses[:5])
-
-
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a machine with one core
 def test_workers_make_the_same_batches(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Worker processes change the speed, not the run."""
-    for workers in (0, 2):
-        fit(new_network(bert), tokenizer, maker(), config(workers=workers), tmp_path / str(workers))
+    """Worker processes change the speed, not the run; another seed gives another one."""
+    for name, workers, seed in (("a", 0, 1), ("b", 2, 1), ("c", 0, 2)):
+        fit(new_network(bert), tokenizer, maker(seed=seed), config(workers=workers), tmp_path / name)
 
-    assert losses_of(tmp_path / "0") == losses_of(tmp_path / "2")
-
-
-@pytest.mark.parametrize("change", [{"cache_gradients": True}, {"mask": "none"}])
-def test_every_objective_trains(bert: Path, tokenizer: Any, tmp_path: Path, change: dict[str, Any]) -> None:
-    """Each option runs, and changes the weights but not the frozen word embeddings."""
-    before, network = new_network(bert), new_network(bert)
-    fit(network, tokenizer, maker(), config(**change), tmp_path)
-
-    after = network.state_dict()
-    changed = {name for name, tensor in before.state_dict().items() if not torch.equal(tensor, after[name])}
-    assert "type_head.weight" in changed
-    assert "phrase_encoder.encoder.layer.1.output.dense.weight" in changed
-    assert "phrase_encoder.embeddings.word_embeddings.weight" not in changed
+    assert losses_of(tmp_path / "a") == losses_of(tmp_path / "b") != losses_of(tmp_path / "c")
 
 
 def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
@@ -110,10 +86,10 @@ def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_pa
 
 def test_a_run_leaves_a_log_and_its_state(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """Losses and rates are in a CSV file, which a caller gets step by step; the state is a safetensors file with its
-    settings as JSON, safe to load; at the end the network is evaluated.
+    settings as JSON, safe to load. The network is evaluated at the end, and its word embeddings are as they were.
     """
     seen: list[int] = []
-    network = new_network(bert)
+    before, network = new_network(bert).state_dict(), new_network(bert)
     fit(network, tokenizer, maker(), config(dropout=True), tmp_path, on_step=lambda record: seen.append(record.step))
 
     rows = read_log(tmp_path)
@@ -123,6 +99,9 @@ def test_a_run_leaves_a_log_and_its_state(bert: Path, tokenizer: Any, tmp_path: 
         assert file.metadata()["step"] == "6"
         assert json.loads(file.metadata()["identity"])["temperature"] == 0.07
     assert not network.training
+    changed = {name for name, tensor in network.state_dict().items() if not torch.equal(before[name], tensor)}
+    assert {"type_head.weight", "phrase_encoder.encoder.layer.1.output.dense.weight"} < changed
+    assert "phrase_encoder.embeddings.word_embeddings.weight" not in changed
 
 
 def test_a_folder_of_another_run_is_refused(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
@@ -153,20 +132,17 @@ def test_a_loss_that_is_not_finite_stops_the_run(bert: Path, tokenizer: Any, tmp
 
 
 def test_numbers_are_written_in_many_ways() -> None:
-    """Each of the seven numeric types has many distinct names, the same for the same seed."""
-    made = list(number_names(500, random.Random(1)))
+    """Each of the seven numeric types has many distinct names, the same for the same seed; no unit is half of one, and
+    the season after 1999 ends in 00.
+    """
+    typed = list(number_names(5_000, random.Random(2)))
+    made = [name for name, _ in typed]
 
-    assert made == list(number_names(500, random.Random(1)))
-    for kind in ("CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"):
-        assert len({name for name, t in made if t == kind}) > 100, kind
-    assert len(made) == len(set(made)), "each name occurs once for its type"
-    assert all(name == name.strip() != "" for name, _ in made)
-
-
-def test_numbers_are_well_formed() -> None:
-    """No unit is half of one, and the season after 1999 ends in 00."""
-    made = [name for name, _ in number_names(20_000, random.Random(2))]
-
+    assert typed == list(number_names(5_000, random.Random(2)))
+    assert len(typed) == len(set(typed)), "each name occurs once for its type"
+    assert len(counts := Counter(kind for _, kind in typed)) == 7
+    assert min(counts.values()) > 100, counts
+    assert all(name == name.strip() != "" for name in made)
     assert not [name for name in made if name.endswith((" square", " cubic"))]
     assert any(name.endswith(" square kilometres") for name in made)
     seasons = [name for name in made if re.fullmatch(r"\d{4}-\d+", name)]
