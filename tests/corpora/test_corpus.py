@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 from collections import Counter
@@ -18,7 +17,6 @@ from tiny_models import make_bert
 from tiny_wordnet import make_sentence_wordnet
 
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source
 from pearl_qdrant.errors import (
     FormatError,
     ModelError,
@@ -42,7 +40,6 @@ from training.examples.files import (
     read_entity_types,
     read_frequencies,
     read_negatives,
-    read_texts,
     read_typed_names,
     read_variants,
 )
@@ -73,23 +70,19 @@ def test_counts_do_not_depend_on_memory() -> None:
     assert counts[0] == expected
 
 
-@pytest.mark.parametrize("kind", ["CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"])
-def test_numbers_are_typed_by_their_form(kind: str) -> None:
-    """The rules agree with numbers and times in the many ways that people write them."""
+def test_numbers_are_typed_by_their_form() -> None:
+    """The rules agree with numbers and times in the many ways that people write them; what only looks like a date or a
+    number is left to others.
+    """
     types: dict[str, set[str]] = {}
     for name, made in number_names(400, random.Random(5)):
         types.setdefault(name, set()).add(made)
-    names = [name for name, kinds in types.items() if kind in kinds]
+    for kind in set().union(*types.values()):
+        names = [name for name, kinds in types.items() if kind in kinds]
+        assert sum(numeric_type(name) in types[name] for name in names) / len(names) >= 0.95, kind
 
-    assert sum(numeric_type(name) in types[name] for name in names) / len(names) >= 0.95
-
-
-@pytest.mark.parametrize(
-    "phrase", ["the king", "a", "may", "march", "half", "six members", "A4", "second hand", "1984 film"]
-)
-def test_what_is_no_number_has_no_numeric_type(phrase: str) -> None:
-    """Words that only look like dates or numbers are left to others."""
-    assert numeric_type(phrase) is None
+    for phrase in ("the king", "a", "may", "march", "half", "six members", "A4", "second hand", "1984 film"):
+        assert numeric_type(phrase) is None, phrase
 
 
 def test_names_and_rules_type_phrases(wordnet: Path) -> None:
@@ -156,41 +149,6 @@ def test_a_phrase_has_the_type_of_most_of_its_words() -> None:
     assert type_of_words(["in", "the", "Paris"], ["OTHER", "OTHER", "GPE"]) == "GPE"
     assert type_of_words(["mayor", "of", "old", "Paris"], ["OTHER", "OTHER", "OTHER", "GPE"]) == "OTHER"
     assert type_of_words(["the"], ["OTHER"]) == "OTHER"
-
-
-def texts_of(path: Path, **options: str) -> list[str]:
-    """All texts of a file, without a bad row."""
-    source = Source(path)
-    try:
-        return list(read_texts(source, ReadReport(max_errors=0), **options))
-    finally:
-        source.close()
-
-
-def test_texts_are_read_from_lines_and_from_json(tmp_path: Path) -> None:
-    """Plain text and JSON Lines, compressed or not, are recognised by their content."""
-    rows = [{"title": "A", "text": "One.\nTwo."}, {"title": "B", "text": ""}]
-    path = tmp_path / "any.name"
-    path.write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
-    assert texts_of(path) == ["One.\nTwo.", ""]
-    assert texts_of(path, field="title") == ["A", "B"]
-    path.write_text("\ufeffOne.\r\n\nTwo. \u2028 Three.\n", encoding="utf-8")
-    assert texts_of(path) == ["One.", "Two. \u2028 Three."]
-
-
-def test_bad_rows_are_counted_and_a_wrong_field_is_an_error(tmp_path: Path) -> None:
-    """A few broken rows are skipped, many stop the run, and a field that no row has is an error."""
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"text": "good"}\n{"text": 3}\n{"text"\n[1]\n{"other": "x"}\n{"text": "\xff"}\n')
-    report = ReadReport()
-    source = Source(path)
-    assert list(read_texts(source, report)) == ["good"]
-    assert sum(report.skipped.values()) == 5
-    with pytest.raises(TooManyErrorsError, match=r"rows.jsonl:2"):
-        list(read_texts(source, ReadReport(max_errors=0)))
-    with pytest.raises(FormatError, match="as 'field'"):
-        list(read_texts(source, ReadReport(), field="body"))
-    source.close()
 
 
 def test_the_published_files_load_as_they_are(tmp_path: Path) -> None:
@@ -482,9 +440,7 @@ def test_patterns_end_in_time_for_any_tags(letters: str) -> None:
     assert all(start < end for start, end, _ in chunks(letters))
 
 
-@pytest.mark.parametrize(
-    "unit", ["J", "NC", *(pytest.param(unit, marks=pytest.mark.slow) for unit in ("N", "PN", "RJ", "X!V", "K1,", "VT"))]
-)
+@pytest.mark.parametrize("unit", ["J", "NC", "X!V"])
 def test_long_runs_of_one_tag_cost_no_more_than_their_pieces(unit: str) -> None:
     """Ten thousand adjectives in a row are fifty times two hundred, each looked at by itself: the cost is linear."""
     piece = (unit * 200)[:200]

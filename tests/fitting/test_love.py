@@ -14,19 +14,15 @@ from character_models import make_character_encoder
 from cli_runner import Run
 from fit_cases import open_tokenizer, read_log
 from safetensors import safe_open
-from tiny_models import DIM, make_bert, make_roberta
+from tiny_models import make_bert
 
 from pearl_qdrant.encoder.character.network import CharacterEncoder
-from pearl_qdrant.encoder.character.table import read_character_table
-from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer
 from pearl_qdrant.errors import CheckpointError, InputError, OptionError, TrainingError
 from training.love import (
     Targets,
-    encoder_targets,
     file_targets,
     pretrain,
     pretrain_character_encoder,
-    whole_words,
 )
 from training.networks.checkpoints import read_character_encoder
 from training.options import CharacterWidths, LoveConfig
@@ -113,19 +109,6 @@ def test_targets_come_from_a_file_of_vectors(tmp_path: Path) -> None:
     (tmp_path / "c.vec").write_text("1 2\n, 1 1\n")
     with pytest.raises(InputError, match="no word with a letter"):
         file_targets(tmp_path / "c.vec")
-
-
-def test_targets_come_from_the_encoder_itself(base: Path, tmp_path: Path) -> None:
-    """Whole words of the vocabulary, lower-cased, get the encoder's own vectors, centred."""
-    words = whole_words(read_character_table(base / "tokenizer.json"))
-    found = encoder_targets(PearlNetwork(load_transformer(base), None), open_tokenizer(base), [*words, "the"])
-
-    assert {"the", "aspirin", "york"} <= set(words)
-    assert "a" not in words
-    assert found.words == tuple(words)
-    assert found.vectors.shape == (len(words), DIM)
-    np.testing.assert_allclose(found.vectors.mean(axis=0), 0, atol=1e-5)
-    assert whole_words(read_character_table(make_roberta(tmp_path / "roberta") / "tokenizer.json")) == {}
 
 
 def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from tiny_models import DIM
 from tokenizers import Regex, Tokenizer
 from tokenizers.pre_tokenizers import Split
 
-from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
 from pearl_qdrant.errors import CheckpointError, TrainingError
 from training.examples.numbers import number_names
 from training.finetune.objective import batch_losses
@@ -62,26 +60,6 @@ def test_workers_make_the_same_batches(bert: Path, tokenizer: Any, tmp_path: Pat
         fit(new_network(bert), tokenizer, maker(seed=seed), config(workers=workers), tmp_path / name)
 
     assert losses_of(tmp_path / "a") == losses_of(tmp_path / "b") != losses_of(tmp_path / "c")
-
-
-def test_distilled_phrases_keep_their_vectors(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
-    """Plain phrases move less with a larger weight of the distillation."""
-    plain = ["heart attack", "a city of york", "the united states", "in a state of"]
-    before = new_network(bert)
-
-    def vectors(network: PearlNetwork, names: Sequence[str]) -> torch.Tensor:
-        with torch.no_grad():
-            return torch.nn.functional.normalize(pool_phrases(network, tokenizer, names, 16, 8), dim=-1)
-
-    moved = []
-    for weight in (0.01, 20.0):
-        network, folder = new_network(bert), tmp_path / str(weight)
-        drawn, settings = maker(plain=plain, n_plain=4), config(steps=20, distil_weight=weight)
-        fit(network, tokenizer, drawn, settings, folder)
-        moved.append(float((1 - (vectors(network, plain) * vectors(before, plain)).sum(1)).mean()))
-        assert read_log(folder)[-1]["distillation"] > 0
-
-    assert moved[1] < moved[0] / 2, moved
 
 
 def test_a_run_leaves_a_log_and_its_state(bert: Path, tokenizer: Any, tmp_path: Path) -> None:

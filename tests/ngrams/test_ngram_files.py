@@ -52,9 +52,9 @@ OPTIONS = NgramOptions(min_count=2, threshold=0.0)
 
 
 def write_texts(path: Path) -> Path:
-    """Plain text, JSON Lines or either in gzip, as the name says."""
+    """Plain text, JSON Lines or either in gzip, as the name says; with a byte order mark and blank lines."""
     rows = [json.dumps({"id": i, "text": text}) if ".jsonl" in path.name else text for i, text in enumerate(TEXTS)]
-    data = "".join(f"{row}\n" for row in rows).encode()
+    data = "\ufeff".encode() + "".join(f"{row}\r\n\n" for row in rows).encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
