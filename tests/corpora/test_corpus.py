@@ -309,22 +309,10 @@ GOLD: dict[str, str] = {
     "PP by unknown thieves/PP in 1990/VP was stolen by unknown thieves in 1990/VP stolen by unknown thieves in 1990",
     "He wants to play football in the park.": "NP football/NP the park/PP in the park/"
     "VP wants to play football in the park/VP to play football in the park/VP play football in the park",
-    "New York City has a very large harbour.": "NP New York City/NP a very large harbour/ADJP very large/"
-    "VP has a very large harbour",
     "On 28 September 1990, the Smith Museum opened its doors.": "NP 28 September 1990/PP On 28 September 1990/"
     "NP the Smith Museum/NP its doors/VP opened its doors",
-    "Cats and dogs sleep well.": "NP Cats and dogs/ADVP well/VP sleep well",
-    "Many workers did not leave the factory.": "NP Many workers/NP the factory/VP did not leave the factory/"
-    "VP leave the factory",
     "The city is famous for its old bridges.": "NP The city/NP its old bridges/PP for its old bridges/"
     "ADJP famous for its old bridges/VP is famous for its old bridges",
-    "Soon afterwards the river flooded the village.": "ADVP Soon afterwards/NP the river/NP the village/"
-    "VP flooded the village",
-    "The teacher gave the children three red apples.": "NP The teacher/NP the children/NP three red apples/"
-    "VP gave the children three red apples",
-    "It is said that the new bridge will be very expensive.": "NP the new bridge/ADJP very expensive/"
-    "VP is said that the new bridge will be very expensive/VP said that the new bridge will be very expensive/"
-    "VP will be very expensive/VP be very expensive",
     "Young people often visit the beautiful gardens of the palace in summer.": "NP Young people/ADVP often/"
     "NP the beautiful gardens of the palace/NP the beautiful gardens/NP the palace/NP summer/PP of the palace/"
     "PP in summer/VP visit the beautiful gardens of the palace in summer",

@@ -258,11 +258,16 @@ class Asked:
 
 
 def test_exact_lookup_links_names_of_one_entity() -> None:
-    """Case, accents and hyphens make no difference, a name of two entities is NIL, and excluded names are absent."""
+    """Case, accents and hyphens make no difference, and excluded names are absent. For every peer a name of two
+    entities is NIL: nobody can say which one is meant.
+    """
     asked = [Asked("Heart-Attack"), Asked("new york"), Asked("new york", without=("new-york",))]
     asked += [Asked("heart attack", without=("mi",)), Asked("heart attak"), Asked("")]
 
     assert list(ExactNames().answer(asked, BASE).entity_ids) == ["mi", None, "ny", None, None, None]
+    for peer in everyday_peers():
+        assert peer.answer([Asked("New York", "ny"), Asked("Aspirin", "asp")] * 2, BASE).entity_ids[0] is None
+        assert peer.answer([], BASE).entity_ids == ()
 
 
 @pytest.mark.parametrize("peer", [ExactThenFuzzy("WRatio"), ExactThenFuzzy("ratio"), Tfidf()], ids=lambda one: one.name)
@@ -277,13 +282,6 @@ def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Tfidf | ExactThenF
     found = peer.answer(asked, BASE)
     assert len(found.cutoffs) == 2
     assert found.milliseconds > 0
-
-
-def test_a_name_of_two_entities_is_nil_for_every_peer() -> None:
-    """Nobody can say which one is meant."""
-    for peer in everyday_peers():
-        assert peer.answer([Asked("New York", "ny"), Asked("Aspirin", "asp")] * 2, BASE).entity_ids[0] is None
-        assert peer.answer([], BASE).entity_ids == ()
 
 
 def test_the_best_cutoff_has_the_most_right_minus_wrong() -> None:
@@ -333,18 +331,12 @@ def test_a_large_base_has_fewer_mentions(monkeypatch: pytest.MonkeyPatch) -> Non
     assert most(10**9, n_mentions=1) == 1
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    """A base of a user's own."""
-    rows = [f"{e.entity_id}\t{e.canonical_name}\t{'|'.join(e.aliases)}" for e in BASE.entities]
-    path = tmp_path / "mine.tsv"
-    path.write_text("\n".join(["id\tname\taliases", *rows]) + "\n", encoding="utf-8")
-    return path
-
-
 @pytest.mark.slow
-def test_a_base_of_ones_own_is_measured_by_kind(model: Path, base: Path) -> None:
+def test_a_base_of_ones_own_is_measured_by_kind(model: Path, tmp_path: Path) -> None:
     """A report shows, for each kind of mention, what the linker and what its alternatives make of it."""
+    base = tmp_path / "mine.tsv"
+    rows = [f"{e.entity_id}\t{e.canonical_name}\t{'|'.join(e.aliases)}\n" for e in BASE.entities]
+    base.write_text("id\tname\taliases\n" + "".join(rows), encoding="utf-8")
     report = evaluate_model(str(base), str(model), tasks=["everyday"], options=EvaluationOptions(n_mentions=68))
     record, shown = as_record(report), report_as_text(report)
 

@@ -154,36 +154,26 @@ def test_a_graph_that_differs_is_refused(trained: Path, tmp_path: Path) -> None:
         check_forms(mixed, exact=False, names=NAMES)
 
 
-def drop(folder: Path, name: str) -> None:
-    """Take a tensor away from pearl.safetensors."""
-    tensors = load_file(folder / HEAD_FILE)
-    save_file({key: tensor for key, tensor in tensors.items() if name not in key}, folder / HEAD_FILE)
-    seal(folder)
-
-
-def test_a_checkpoint_without_its_character_weights_is_refused(trained: Path, tmp_path: Path) -> None:
-    """Weights for torch are whole or refused: one tensor, or all of the character encoder's, are missed."""
+def test_a_checkpoint_whose_parts_do_not_match_is_refused(trained: Path, tmp_path: Path) -> None:
+    """Weights for torch are whole or refused: one tensor, or all of the character encoder's, are missed. Weights of a
+    character encoder that nobody described are foreign, and so is a tokenizer of another alphabet.
+    """
+    head = load_file(trained / HEAD_FILE)
     for name in ("query.weight", "character_encoder"):
         folder = Path(shutil.copytree(trained, tmp_path / name))
-        drop(folder, name)
+        save_file({key: tensor for key, tensor in head.items() if name not in key}, folder / HEAD_FILE)
+        seal(folder)
         with pytest.raises(CheckpointError, match="character_encoder"):
             verify(folder)
         with pytest.raises(CheckpointError, match=r"tensor character_encoder\..* has shape None"):
             load_encoder(str(folder), runtime="torch")
 
-
-def test_a_character_encoder_that_nobody_described_is_refused(trained: Path, tmp_path: Path) -> None:
-    """Weights of a character encoder in a checkpoint without one are foreign."""
     pearl = make_pearl(tmp_path / "pearl").folder
-    head = load_file(pearl / HEAD_FILE)
-    save_file({**load_file(trained / HEAD_FILE), **head}, pearl / HEAD_FILE)
+    save_file(head | load_file(pearl / HEAD_FILE), pearl / HEAD_FILE)
     seal(pearl)
     with pytest.raises(CheckpointError, match="has no character encoder"):
         verify(pearl)
 
-
-def test_a_tokenizer_with_another_alphabet_is_refused(trained: Path, tmp_path: Path) -> None:
-    """The characters of the tokenizer are those that the encoder was trained with."""
     folder = Path(shutil.copytree(trained, tmp_path / "tiny"))
     path = folder / "tokenizer.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"z":', '"ž":'), encoding="utf-8")

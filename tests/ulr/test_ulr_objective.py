@@ -141,17 +141,18 @@ def test_the_phrase_encoder_of_a_checkpoint_is_a_start(tmp_path: Path) -> None:
         open_base(tmp_path / "graph")
 
 
-def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
-    """A token without an embedding would end the run in an error of torch."""
+def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
+    """Other families, a folder without weights, a tokenizer of another model (whose tokens have no embedding), and one
+    without a mask token. The message names the families that can be trained.
+    """
     folder = make_encoder(tmp_path / "bert", "bert")
+    tokenizer = open_base(folder).tokenizer.to_str().replace("[MASK]", "[NONE]")
+    with pytest.raises(ModelError, match=r"neither \[MASK\] nor <mask>"):
+        open_masking(Tokenizer.from_str(tokenizer), share=0.1)
     other = make_bert(tmp_path / "other", words=5)
     (folder / "tokenizer.json").write_bytes((other / "tokenizer.json").read_bytes())
     with pytest.raises(CheckpointError, match="belongs to another model"):
         open_base(folder)
-
-
-def test_other_families_are_refused(tmp_path: Path) -> None:
-    """The message names the families that can be trained."""
     with pytest.raises(ModelError, match="type 'gpt2' cannot be trained with ULR; these can: albert, bert"):
         head_names("gpt2")
     write_json(tmp_path / "config.json", {"model_type": "bert"})
@@ -437,11 +438,3 @@ def test_spans_follow_the_offsets_of_other_tokenizers(tmp_path: Path) -> None:
 
     assert words(opened, view.part or []) == "[CLS] \u2581of \u2581york [SEP]"
     assert words(opened, view.rest) == "[CLS] \u2581of \u2581the \u2581new \u2581times [SEP]"
-
-
-def test_a_tokenizer_without_a_mask_is_refused(tmp_path: Path) -> None:
-    """Masked language modelling needs a mask token."""
-    base = open_base(make_bert(tmp_path / "bert"))
-    text = base.tokenizer.to_str().replace("[MASK]", "[NONE]")
-    with pytest.raises(ModelError, match=r"neither \[MASK\] nor <mask>"):
-        open_masking(Tokenizer.from_str(text), share=0.1)
