@@ -1,7 +1,4 @@
-"""The devices of the network in `train fit`, with a stand-in for a machine with two GPUs.
-`train fit` and `train head` from files to checkpoints, by the command line and from Python.
-Inputs of the training commands: they are never overwritten, and keys of entities are distinct.
-"""
+"""`train fit` and `train head` from files to checkpoints: devices, inputs that stay as they are, keys of entities."""
 
 from __future__ import annotations
 
@@ -12,89 +9,49 @@ import pytest
 import torch
 from cli_runner import Run
 from fit_cases import read_log, write_corpus
-from tiny_models import make_bert
 
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import predict_types
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
+from pearl_qdrant.errors import TrainingError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.examples.files import read_training_files
-from training.finetune import fit_model as stage
 from training.head import train_head
 from training.options import HeadOptions
 
 
-class TwoGpus:
-    """Stands for torch's GPUs, and records what was loaded on each."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.current = 0
-        self.network: list[str] = []
-        for name, value in {
-            "is_available": lambda: True,
-            "device_count": lambda: 2,
-            "current_device": lambda: self.current,
-            "set_device": self._choose,
-        }.items():
-            monkeypatch.setattr(torch.cuda, name, value)
-        monkeypatch.setattr(stage, "PairObjective", lambda *words: None)
-        monkeypatch.setattr(stage.TrainingLoop, "run", lambda loop: 0)
-        monkeypatch.setattr(PearlNetwork, "to", self._move)
-
-    def _choose(self, device: torch.device) -> None:
-        assert device.index is not None
-        self.current = device.index
-
-    def _move(self, device: torch.device) -> None:
-        self.network.append(str(device))
-
-
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> TwoGpus:
-    """A machine with two GPUs."""
-    return TwoGpus(monkeypatch)
-
-
-@pytest.fixture
-def words(tmp_path: Path) -> list[str]:
-    """The words of `train fit` with distilled phrases."""
-    (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
-    (tmp_path / "phrases.txt").write_text("NP__heart attack\t7\n", encoding="utf-8")
-    bert, base, phrases = make_bert(tmp_path / "bert"), tmp_path / "base.tsv", tmp_path / "phrases.txt"
-    words = ["train", "fit", "--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
-    return [*words, "--distil", str(phrases)]
-
-
 @pytest.mark.parametrize(
-    "rank, device, used",
+    "rank, device, said",
     [
-        *(("1", device, ["cuda:1"]) for device in ("auto", "cuda", "cuda:0")),
-        (None, "cuda:1", ["cuda:1"]),
-        ("1", "cpu", ["cpu"]),
-        ("2", "cuda", []),
+        *(("1", device, "moved to cuda:1") for device in ("auto", "cuda", "cuda:0")),
+        (None, "cuda:1", "moved to cuda:1"),
+        ("1", "cpu", "moved to cpu"),
+        ("2", "cuda", "'cuda:2' was requested, but there are only 2"),
     ],
 )
 def test_each_process_trains_on_its_own_gpu(
-    run: Run,
-    gpus: TwoGpus,
-    words: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    rank: str | None,
-    device: str,
-    used: list[str],
+    bert: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, rank: str | None, device: str, said: str
 ) -> None:
-    """Under torchrun, the second process has the second GPU, and a third is refused before it reads anything; a process
-    alone uses the one that was named, and processes without GPUs share the CPU.
+    """Under torchrun, the second process has the second of two GPUs, and a third is refused; a process alone uses the
+    one that was named, and processes without GPUs share the CPU.
     """
+
+    def move(_: object, device: torch.device) -> None:
+        raise TrainingError(f"moved to {device}")
+
+    for name, value in {"is_available": True, "device_count": 2, "current_device": 0, "set_device": None}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(PearlNetwork, "to", move)
     if rank is not None:
         monkeypatch.setenv("LOCAL_RANK", rank)
+    base = tmp_path / "base.tsv"
+    base.write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
 
-    done = run(*words, "--device", device)
+    words = ["--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
+    done = run("train", "fit", *words, "--device", device)
 
-    assert done.status == (0 if used else 1), done.err
-    assert gpus.network == used
-    assert used or "'cuda:2' was requested, but there are only 2" in done.err
+    assert (done.status, said in done.err) == (1, True), done.err
 
 
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:
