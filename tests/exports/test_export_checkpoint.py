@@ -15,7 +15,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 import torch
-from character_models import CHAR_DIM, make_trained, words_of
+from character_models import CHAR_DIM, make_trained
 from cli_runner import Run
 from onnx import numpy_helper
 from safetensors.numpy import load_file, save_file
@@ -279,15 +279,6 @@ def test_words_take_four_bits_without_loss(tmp_path: Path) -> None:
     assert max(len(t.raw_data) for t in tensors if t.data_type == onnx.TensorProto.FLOAT16) == table.size // 32 * 2
     assert not any(tuple(t.dims) == table.shape for t in tensors if t is not words)
     np.testing.assert_array_equal(load_file(tmp_path / "rebuilt" / TORCH_FILE)[WORDS], table)
-
-
-def test_characters_of_every_script_are_read(tmp_path: Path) -> None:
-    """The character encoder reads the words of a name in any script out of its pieces, lower-cased."""
-    folder = make_multilingual_bert(tmp_path / "tiny")
-
-    for name in NAMES_OF_THE_WORLD:
-        words = [word.partition(">")[0] for word in words_of(folder, [name])[0]]
-        assert words == [f"<{word.lower()}" for word in name.split()]
 
 
 Array = npt.NDArray[np.float32]

@@ -5,10 +5,7 @@ Names of numbers; gradients with and without caching.
 from __future__ import annotations
 
 import json
-import random
-import re
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from tokenizers import Regex, Tokenizer
 from tokenizers.pre_tokenizers import Split
 
 from pearl_qdrant.errors import CheckpointError, TrainingError
-from training.examples.numbers import number_names
 from training.finetune.objective import batch_losses
 from training.networks.phrase_vectors import PhraseVectors, micro_batches, pool_phrases
 
@@ -107,25 +103,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(bert: Path, tokenizer: Any, tmp
     with pytest.raises(TrainingError, match=r"step 1: the loss is not finite: nan \(contrastive\)"):
         fit(network, tokenizer, maker(), config(), tmp_path)
     assert not (tmp_path / "state.safetensors").exists()
-
-
-def test_numbers_are_written_in_many_ways() -> None:
-    """Each of the seven numeric types has many distinct names, the same for the same seed; no unit is half of one, and
-    the season after 1999 ends in 00.
-    """
-    typed = list(number_names(5_000, random.Random(2)))
-    made = [name for name, _ in typed]
-
-    assert typed == list(number_names(5_000, random.Random(2)))
-    assert len(typed) == len(set(typed)), "each name occurs once for its type"
-    assert len(counts := Counter(kind for _, kind in typed)) == 7
-    assert min(counts.values()) > 100, counts
-    assert all(name == name.strip() != "" for name in made)
-    assert not [name for name in made if name.endswith((" square", " cubic"))]
-    assert any(name.endswith(" square kilometres") for name in made)
-    seasons = [name for name in made if re.fullmatch(r"\d{4}-\d+", name)]
-    assert all(int(name[5:]) == (int(name[:4]) + 1) % 100 and len(name) == 7 for name in seasons)
-    assert any(name[2:4] == "99" for name in seasons)
 
 
 @pytest.mark.parametrize("dropout", [False, True])

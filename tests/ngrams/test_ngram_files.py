@@ -380,15 +380,12 @@ def test_the_ngram_of_the_lowest_score_is_chosen() -> None:
 
 
 def test_an_ngram_is_drawn_at_random() -> None:
-    """Each n-gram that leaves a rest is as likely as another; the seed decides."""
+    """Each n-gram that leaves a rest is as likely as another."""
     rng = random.Random(1)
     drawn = Counter(choose_spans([MARKED] * 4000, "random_ngram", rng=rng))
 
     assert drawn.keys() == {CITY, TIMES, NAME, AGAIN}
     assert all(900 < count < 1100 for count in drawn.values())
-    assert choose_spans([MARKED] * 9, "random_ngram", rng=random.Random(3)) == choose_spans(
-        [MARKED] * 9, "random_ngram", rng=random.Random(3)
-    )
     assert choose_spans([NONE], "random_ngram", rng=rng) == [None]
 
 

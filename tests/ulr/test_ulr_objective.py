@@ -39,7 +39,7 @@ from training.ulr.drawing import (
     tokenise,
 )
 from training.ulr.network import HEAD_NAMES, head_names, head_tensors
-from training.ulr.objective import backward, misad
+from training.ulr.objective import backward
 from training.ulr.train_ulr import UlrBase, write_encoder
 
 KINDS = (
@@ -244,17 +244,6 @@ def test_one_term_alone_can_be_trained(folders: Callable[[str], Path]) -> None:
     assert losses["mlm"] == pytest.approx(backward(network, whole, config())["mlm"])
     assert all(parameter.grad is None for parameter in network.encoder.parameters())
     assert all(parameter.grad is not None for parameter in network.head.parameters())
-
-
-def test_misad_is_zero_where_the_vectors_add_up() -> None:
-    """Two unit vectors at 120 degrees add up to a unit vector, at any length; with renormalising any angle does."""
-    whole = torch.tensor([[0.0, 3.0]])
-    wide = torch.tensor([[0.75**0.5, 0.5]]), torch.tensor([[-(0.75**0.5) * 7, 3.5]])
-    narrow = torch.tensor([[1.0, 1.0]]), torch.tensor([[-5.0, 5.0]])
-
-    assert misad(*wide, whole).item() == pytest.approx(0, abs=1e-10)
-    assert misad(*narrow, whole).item() == pytest.approx((2**0.5 - 1) ** 2 / 2)
-    assert misad(*narrow, whole, renormalise=True).item() == pytest.approx(0, abs=1e-10)
 
 
 def test_sequences_are_held_where_they_were(folders: Callable[[str], Path]) -> None:

@@ -142,8 +142,10 @@ def test_ngrams_of_a_folder_are_used(request_: Request, tmp_path: Path) -> None:
     assert request_(texts=(), ngrams=tmp_path / "ngrams").find_sampling() == "lowest_score"
 
 
-def test_arguments_that_contradict_each_other_are_refused(request_: Request, tmp_path: Path, bert: Path) -> None:
-    """The message names the arguments, before anything is read or written."""
+def test_arguments_that_contradict_each_other_are_refused(
+    request_: Request, tmp_path: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the arguments, before anything is read or written. Several processes would write one folder."""
     prefixed = as_sentence_transformers(make_encoder(tmp_path / "bert", "bert"), prompt="of ")
     (tmp_path / "pearl").mkdir()
     (tmp_path / "pearl" / "pearl.json").touch()
@@ -165,10 +167,6 @@ def test_arguments_that_contradict_each_other_are_refused(request_: Request, tmp
     assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match=r"meta\.json: does not exist"):
         train_ulr(request_(texts=(), ngrams=tmp_path))
-
-
-def test_a_run_in_several_processes_is_refused(request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torchrun would write the same folder several times."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(TrainingError, match="one process"):
         train_ulr(request_())
