@@ -16,7 +16,6 @@ from fit_cases import open_tokenizer, read_log
 from safetensors import safe_open
 from tiny_models import make_bert
 
-from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.errors import CheckpointError, InputError, OptionError, TrainingError
 from training.love import (
     Targets,
@@ -123,7 +122,7 @@ def test_train_love_writes_an_encoder(run: Run, base: Path, tmp_path: Path) -> N
     assert outcome.status == 0, outcome.err
     (line,) = outcome.lines()
     assert line["n"] == len(words)
-    encoder: CharacterEncoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
+    encoder = read_character_encoder(tmp_path / "love", tokenizer_folder=base)
     assert encoder.char_dim == 64
     (tmp_path / "love" / "character.json").unlink()
     with pytest.raises(CheckpointError, match=r"character\.json is missing"):
