@@ -32,9 +32,10 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_bert(tmp_path_factory.mktemp("models") / "bert")
 
 
-def write_base(path: Path, n: int = 40, *, aliases: bool = True) -> Path:
-    """A base of n entities, each with two aliases."""
-    rows = [f"Q{i}\tnew york w{i}\tORG\t{f'city {i}|york {i}' if aliases else ''}\n" for i in range(n)]
+def write_base(path: Path, n: int = 40, *, aliases: int = 2) -> Path:
+    """A base of n entities, each with some aliases."""
+    names = ((f"new york w{i}", "|".join((f"city {i}", f"york {i}")[:aliases])) for i in range(n))
+    rows = [f"Q{i}\t{name}\tORG\t{others}\n" for i, (name, others) in enumerate(names)]
     path.write_text("id\tname\ttypes\taliases\n" + "".join(rows), encoding="utf-8")
     return path
 
@@ -151,7 +152,7 @@ def test_what_is_kept_out_is_not_learned(tmp_path: Path) -> None:
 
 def test_what_cannot_be_refreshed_is_refused(bert: Path, tmp_path: Path) -> None:
     """There is nothing to learn from names that nothing else is called; other files of a work folder are kept."""
-    base, work = write_base(tmp_path / "base.tsv", aliases=False), tmp_path / "work"
+    base, work = write_base(tmp_path / "base.tsv", aliases=0), tmp_path / "work"
     with pytest.raises(InputError, match="needs a base with aliases"):
         refresh_model(request(bert, base, tmp_path / "model"))
     work.mkdir()
@@ -183,9 +184,10 @@ def test_the_verdict_goes_by_the_intervals(bounds: list[tuple[float, float]], ex
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_the_command_measures_what_was_kept_out(bert: Path, tmp_path: Path, run: Run) -> None:
     """With enough entities the aliases that were kept out are linked with both models."""
-    base, out = write_base(tmp_path / "base.tsv", 500), tmp_path / "model"
+    base, out = write_base(tmp_path / "base.tsv", 500, aliases=1), tmp_path / "model"
     arguments = [str(base), "--out", str(out), "--model", str(bert), "--minutes", "0.01", "--device", "cpu"]
     found = json.loads(run("train", "refresh", *arguments, "--json").out)
 
