@@ -32,7 +32,7 @@ from tiny_models import (
 )
 
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, ONNX_FILE, TORCH_FILE, read_config, seal
-from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.loading import MODELS_DIR, load_encoder
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, load_transformer, new_type_head
 from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError, OptionError
@@ -206,6 +206,8 @@ def test_encoders_of_two_shapes_are_not_averaged(trained: Path, tmp_path: Path) 
     for base in (make_roberta(tmp_path / "roberta"), make_bert(tmp_path / "more", words=3)):
         with pytest.raises(ModelError, match="cannot be averaged"):
             average_checkpoint(base, trained, tmp_path / "x", ratio=0.5)
+    with pytest.raises(OptionError, match="belongs to the package"):
+        average_checkpoint(trained, trained, MODELS_DIR / "mine")
     with pytest.raises(ValueError, match="ratio"):
         average_checkpoint(trained, trained, tmp_path / "x", ratio=1.5)
 
@@ -348,10 +350,13 @@ def test_odd_shapes_make_no_nan(network: PearlNetwork, graph: Path) -> None:
 
 def test_only_a_bert_with_the_exact_gelu_gets_this_graph(tmp_path: Path) -> None:
     """Others are exported in float32: layers that share weights, or another GELU, would be silently off."""
-    bert, *others = (seeded(make(tmp_path / make.__name__)) for make in (make_bert, make_albert, make_roberta))
-
-    assert [is_supported(network) for network in (bert, *others)] == [True, False, False]
+    for make in (make_albert, make_roberta):
+        other = make_pearl(tmp_path / make.__name__, onnx_graph=False, make=make).folder
+        with pytest.raises(OptionError, match="cannot be exported in 8 bits, only a BERT"):
+            export_checkpoint(other, tmp_path / "x")
+    bert = seeded(make_bert(tmp_path / "bert"))
     encoder: Any = bert.phrase_encoder
+    assert is_supported(bert)
     encoder.config.hidden_act = "gelu_new"
     assert not is_supported(bert)
 

@@ -25,7 +25,7 @@ from pearl_qdrant import (
 )
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import OptionError
+from pearl_qdrant.errors import CheckpointError, OptionError
 from training.batches import BatchMaker, EpochSampler
 from training.finetune.request import FitConfig
 from training.options import MiningConfig
@@ -67,6 +67,8 @@ def test_a_model_is_fitted_and_resumes(bert: Path, base: Path, tmp_path: Path) -
     assert resumed.steps == 3
     assert [row["step"] for row in read_log(out / "training")] == [1, 2, 3]
     assert read_config(out).name == "fitted"
+    with pytest.raises(CheckpointError, match="trained with mean pooling"):
+        fit_model(request(out, base, tmp_path / "again", pooling="cls"))
 
 
 @pytest.mark.parametrize(
