@@ -24,20 +24,17 @@ from pearl_qdrant.errors import (
     TooManyErrorsError,
 )
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from pearl_qdrant.records import Entity
 from training.corpus.chunking import ChunkParser, Lexicon, Phrase, chunks
 from training.corpus.make_corpus import make_corpus
 from training.corpus.typing import DistantTyper, NerTyper, name_types, numeric_type, type_of_words, wordnet_names
 from training.examples.files import (
-    EntityRow,
     corpus_examples,
     corpus_phrases,
-    entity_examples,
-    entity_row,
     read_entities,
     read_entity_types,
     read_frequencies,
     read_negatives,
+    read_training_files,
     read_typed_names,
     read_variants,
 )
@@ -109,18 +106,16 @@ def make_ner(folder: Path, labels: list[str]) -> Path:
     return folder
 
 
-def test_a_ner_model_types_phrases(ner_model: Path) -> None:
-    """A token-classification model is loaded and asked; batches do not change what it says."""
+def test_a_ner_model_types_phrases(ner_model: Path, tmp_path: Path) -> None:
+    """A token-classification model is loaded and asked; batches do not change what it says. A model with other labels,
+    or no model, is an error that says what is needed.
+    """
     phrases = ["The New York Times", "heart attack", "x", "東京", "in Paris", " "] * 3
     types = NerTyper(str(ner_model), batch_size=4).type_phrases(phrases)
 
     assert types == NerTyper(str(ner_model), batch_size=1).type_phrases(phrases)
     assert set(types) <= {"GPE", "PERSON", "OTHER"}
     assert len(set(types)) > 1
-
-
-def test_a_model_without_entity_types_is_refused(tmp_path: Path) -> None:
-    """A model with other labels, or no model, is an error that says what is needed."""
     with pytest.raises(ModelError, match="OntoNotes"):
         NerTyper(str(make_ner(tmp_path / "pos", ["NOUN", "VERB"])))
     with pytest.raises(ModelNotFoundError, match="cannot be loaded as a token-classification model"):
@@ -148,26 +143,17 @@ def test_the_published_files_load_as_they_are(tmp_path: Path) -> None:
     )
     (tmp_path / "phrase_aug.jsonl").write_text('{"phrase": "x", "aug": ["y"], "more": 1}\n{"aug": ["y"]}\nnot json\n')
     (tmp_path / "hard_negative.txt").write_text("x\ty\tz\nalone\n\tempty\n")
-    report = ReadReport()
 
-    assert list(read_frequencies(tmp_path / "freq_phrase.txt", report)) == [
-        ("The New York Times", "NP", 12),
-        ("in a__b", "PP", 2),
-        ("a \t b", "VP", 3),
-    ]
-    assert report.skipped == {"unknown_class": 1, "no_name": 1, "too_few_columns": 1, "not_a_row": 1}
-    assert list(read_entity_types(tmp_path / "phrase_with_etype.txt", ReadReport())) == [
-        ("The New York Times", "ORG"),
-        ("in a__b", "GPE"),
-        ("a \t b", "OTHER"),
-    ]
     assert list(read_variants(tmp_path / "token_aug.jsonl", ReadReport())) == [("x", ("y",)), ("z", ())]
     report = ReadReport()
     assert list(read_variants(tmp_path / "phrase_aug.jsonl", report)) == [("x", ("y",))]
     assert report.skipped == {"not_a_row": 2}
     assert list(read_negatives(tmp_path / "hard_negative.txt", ReadReport())) == [("x", ["y", "z"])]
 
-    examples = {e.name: [PHRASE_TYPES[i] for i in e.allowed] for e in corpus_examples(tmp_path, ReadReport())}
+    report = ReadReport()
+    examples = {e.name: [PHRASE_TYPES[i] for i in e.allowed] for e in corpus_examples(tmp_path, report)}
+    wrong = {"unknown_class": 1, "unknown_type": 1, "no_name": 1, "too_few_columns": 2, "not_a_row": 1}
+    assert report.skipped == wrong
     assert examples == {"The New York Times": ["NP-ORG"], "in a__b": ["PP-GPE"], "a \t b": ["VP-OTHER"]}
     assert list(corpus_phrases(tmp_path, min_count=3)) == ["The New York Times", "a \t b"]
 
@@ -185,15 +171,12 @@ def test_typed_lists_have_a_header_or_two_columns(tmp_path: Path) -> None:
 
 def test_a_base_gives_typed_names_and_real_positives(tmp_path: Path) -> None:
     """An entity's names are each other's positives; one without a type or a second name is not in a corpus."""
-    nyt = Entity("1", "The New York Times", aliases=("NYT",), types=("ORG", "unknown"))
-    row = entity_row(nyt, kb="kb")
-    assert row == EntityRow("kb:1", ("The New York Times", "NYT"), ("ORG",))
-    (first,) = entity_examples([row])
-    assert (first.name, first.others, first.entity) == ("The New York Times", ("NYT",), "kb:1")
-    assert [PHRASE_TYPES[i] for i in first.allowed] == ["NP-ORG"]
     base = tmp_path / "base.tsv"
     base.write_text("id\tname\ttype\taliases\n1\ta\tORG\tb\n2\talone\t\t\n3\tParis\tGPE\t\n", encoding="utf-8")
 
+    first, *others = read_training_files(aliases=base)
+    assert (first.name, first.others, [PHRASE_TYPES[i] for i in first.allowed]) == ("a", ("b",), ["NP-ORG"])
+    assert [(one.name, one.others) for one in others] == [("alone", ()), ("Paris", ())]
     assert make_corpus((), tmp_path / "out", CorpusOptions(bases=base)).entities == 2
     rows = list(read_entities(tmp_path / "out" / "entities.jsonl", ReadReport(max_errors=0)))
     assert [(row.names, row.types) for row in rows] == [(("a", "b"), ("ORG",)), (("Paris",), ("GPE",))]
