@@ -36,7 +36,7 @@ t.fit(t.new_network(bert), tokenizer, t.maker(), t.config(dropout=True), out, on
 def test_training_resumes_to_the_same_losses_after_a_kill(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
     """A run that is killed and started again has the losses and the weights of one that was not."""
     straight, killed = tmp_path / "straight", tmp_path / "killed"
-    with run_script(tmp_path, VICTIM, [bert, killed]) as victim:
+    with run_script(VICTIM, [bert, killed]) as victim:
         while not (killed / "there").exists() and victim.poll() is None:
             time.sleep(0.05)
         victim.kill()
