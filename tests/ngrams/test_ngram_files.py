@@ -124,11 +124,11 @@ def test_bad_input_is_named_and_leaves_nothing(
 def test_bad_rows_are_skipped_up_to_a_number(tmp_path: Path) -> None:
     """Lone surrogates, numbers and broken rows are counted by reason."""
     good = b'{"text": "new york new york"}\n'
-    (tmp_path / "in").write_bytes(good + b'{"text": "\\ud800"}\n{"text": 7}\n{"text"\n' + good)
+    (tmp_path / "in").write_bytes(good + b'{"text": "\\ud800"}\n{"text": 7}\n{"text"\n[1]\n{"text": "\xff"}\n' + good)
     report = find_ngrams(tmp_path / "in", tmp_path / "out", NgramOptions(min_count=2, threshold=-9))
 
     assert report.documents == 2
-    assert report.skipped == {"no_text": 1, "not_json": 2}
+    assert report.skipped == {"no_text": 2, "not_json": 3}
 
 
 def test_a_full_disk_is_reported_and_left_as_it_was(tmp_path: Path) -> None:
