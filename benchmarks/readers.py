@@ -1,13 +1,11 @@
-"""Measures the speed and the memory of each reader.
+"""Measures the speed of each reader.
 
     python benchmarks/readers.py --megabytes 100
     python benchmarks/readers.py --base umls --megabytes 550
 
 Each base is generated in its real format (`generators/`) in a temporary folder. A process on one core then reads it
-once, as the scan before a load does. Printed, in a second of processor time: MB (10^6 bytes, all files of the base),
-rows used, and entities; seconds of wall clock; RssAnon in MB before, at its highest (sampled every 50,000 entities),
-and at the end. Wikidata's dump is read twice, for the classes and for the entities: one line each. The table has
-entities alone.
+once, as the scan before a load does; of Wikidata's dump, which is read twice, the second time is measured. Printed, in
+a second of processor time: MB (10^6 bytes, all files of the base), rows used, and entities; and seconds of wall clock.
 The tables (TSV, CSV, JSON, JSON Lines, Parquet, xlsx) have the same rows, so that entities a second can be compared.
 Peers read the same files: `pandas.read_csv` of MRCONSO.RRF in chunks (columns, not entities), and `json.loads` of each
 line of the dump (no entities either).
@@ -30,9 +28,7 @@ from generators.tables import make_csv, make_json, make_jsonl, make_parquet, mak
 from generators.umls import BYTES_A_ROW, make_umls
 from generators.wikidata import make_dump, make_truthy
 from generators.yago import make_yago_4, make_yago_45
-from memory import status_mb
 
-from ingest.base.format import ReadOptions
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.readers.wikidata import WikidataReader
@@ -59,18 +55,16 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
     "wikidata": make_dump,
     "wikidata-truthy": make_truthy,
 }
-SAMPLE_ENTITIES = 50_000
 
 
 @dataclass
 class Measure:
-    """Cost of one pass; memory in MB."""
+    """Cost of one pass."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     rows: int = 0
     entities: int = 0
-    memory: tuple[float, float, float] | None = None
 
 
 def timed(work: Callable[[Measure], object]) -> Measure:
@@ -83,30 +77,18 @@ def timed(work: Callable[[Measure], object]) -> Measure:
 
 def read_entities(folder: Path) -> Measure:
     """One pass of the reader; the second one of Wikidata's dump."""
-    report, memory = ReadReport(max_errors=0), [status_mb("RssAnon")]
+    report = ReadReport(max_errors=0)
 
     def read(found: Measure) -> None:
         for found.entities, _ in enumerate(reader.read_runs(report), 1):
-            if not found.entities % SAMPLE_ENTITIES:
-                memory.append(status_mb("RssAnon"))
+            pass
 
     paths = [folder] if len(files(folder)) > 1 else files(folder)
     with open_reader(paths) as reader:
         if isinstance(reader, WikidataReader):
-            reader.read_classes()  # timed separately, in its own line
+            reader.read_classes()
         found = timed(read)
-    memory.append(status_mb("RssAnon"))
-    found.rows, found.memory = report.rows, (memory[0], max(memory), memory[-1])
-    return found
-
-
-def read_classes(folder: Path) -> Measure:
-    """The first pass over Wikidata's dump."""
-    before = status_mb("RssAnon")
-    with WikidataReader(files(folder), ReadOptions()) as reader:
-        found = timed(lambda _: reader.read_classes())
-    after = status_mb("RssAnon")
-    found.memory = before, after, after
+    found.rows = report.rows
     return found
 
 
@@ -120,10 +102,7 @@ def read_pandas(folder: Path) -> Measure:
         for chunk in pandas.read_csv(path, chunksize=100_000, **options):
             found.rows += len(chunk)
 
-    before = status_mb("RssAnon")
-    found = timed(read)
-    found.memory = before, status_mb("RssAnon"), status_mb("RssAnon")
-    return found
+    return timed(read)
 
 
 def read_json(folder: Path) -> Measure:
@@ -146,8 +125,6 @@ def files(folder: Path) -> list[Path]:
 
 def passes(base: str) -> Iterator[tuple[str, Callable[[Path], Measure]]]:
     """The passes to measure for a base, with their headings."""
-    if base == "wikidata":
-        yield f"{base}, classes (first pass)", read_classes
     yield f"{base}, entities", read_entities
     if base == "umls":
         yield f"{base}, peer pandas.read_csv", read_pandas
@@ -159,8 +136,7 @@ def show(heading: str, n_bytes: int, found: Measure) -> None:
     """Print a line."""
     a_second = {"MB": n_bytes / 1e6, "rows": found.rows, "entities": found.entities}
     rates = ", ".join(f"{count / found.cpu_seconds:,.0f} {what}" for what, count in a_second.items() if count)
-    memory = ", ".join(f"{mb:.0f}" for mb in found.memory or ())
-    click.echo(f"{heading:<32} {rates} in {found.seconds:.1f} s; RssAnon {memory} MB")
+    click.echo(f"{heading:<32} {rates} in {found.seconds:.1f} s")
 
 
 @click.command()
@@ -171,7 +147,7 @@ def show(heading: str, n_bytes: int, found: Measure) -> None:
 def main(megabytes: int, base: tuple[str, ...], folder: Path | None, page: Path | None) -> None:
     """Generate bases, read them, and print a table."""
     rows = []
-    # One process for each pass, so that no pass inherits the memory of another.
+    # A new process for each pass: what an earlier one left would be in the way of the collector.
     context = multiprocessing.get_context("spawn")
     for name in base or MAKERS:
         with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -2,7 +2,6 @@
 
     make bench BENCH_ARGS="--data base.tsv"
 
-    reading      the scan, then one pass of the reader, without encoding
     encoding     the encoder alone over the distinct names, sorted by length as a whole
     ingest       `pearl-qdrant ingest` into the embedded store: the load, the graph, the memory of all processes
     linking      one link, warm, filtered or not, misspelt or not; batches, with warm and with cold pages; beside an
@@ -82,20 +81,6 @@ def names_of(reader: Reader, scanned: ScanResult, n: int | None = None) -> list[
     entities = reader.read(ReadReport(max_errors=None), scattered=scanned.scattered)
     names = list(dict.fromkeys(name for entity in entities for name in entity.names()))
     return names if n is None or n >= len(names) else random.Random(0).sample(names, n)
-
-
-def bench_reading(reader: Reader) -> ScanResult:
-    """Time the two passes of the reader."""
-    start = time.perf_counter()
-    scanned = scan(reader, ReadReport(max_errors=None))
-    first = time.perf_counter()
-    for _ in reader.read(ReadReport(max_errors=None), scattered=scanned.scattered):
-        pass
-    second = time.perf_counter()
-    say("base", f"{scanned.entities:,} entities, {scanned.names:,} names, {scanned.distinct_names:,} distinct")
-    say("scan, rows/s", f"{scanned.report.rows / (first - start):,.0f}   ({first - start:.1f} s)")
-    say("read, rows/s", f"{scanned.report.rows / (second - first):,.0f}   ({second - first:.1f} s)")
-    return scanned
 
 
 def bench_encoding(encoder: Encoder, names: list[str]) -> float:
@@ -234,7 +219,8 @@ def main(
         say("model", f"{info.name}, {info.dim} dim, {info.runtime} {info.precision}")
         source = data or generated(folder / "made.tsv", n_made)
         with open_reader([source], "tsv") as reader:
-            scanned = bench_reading(reader)
+            scanned = scan(reader, ReadReport(max_errors=None))
+            say("base", f"{scanned.entities:,} entities, {scanned.names:,} names, {scanned.distinct_names:,} distinct")
             some = names_of(reader, scanned, encode_names)
             rate = len(some) / bench_encoding(encoder, some)
             encoding_s = scanned.distinct_names / rate

@@ -39,7 +39,6 @@ from ingest.load_base import load_base
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Annotation
-from pearl_qdrant.store.open import open_store
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runs"))
 from recipe_tables import read_texts
@@ -260,15 +259,6 @@ def _has_name(sentence: str, folded: set[str]) -> bool:
     )
 
 
-def has_collection(store: str, collection: str) -> bool:
-    """Whether an earlier run loaded the base to its end."""
-    opened = open_store(store)
-    try:
-        return collection in opened.collections() and opened.open(collection).manifest.state == "ready"
-    finally:
-        opened.close()
-
-
 @click.command()
 @click.option("--data", type=click.Path(exists=True, path_type=Path), required=True, help="TSV: id, name, aliases.")
 @click.option("--entities", default=20_000, show_default=True, help="Entities of the base, at random.")
@@ -291,8 +281,7 @@ def main(
         generator = random.Random(seed)
         base = sample_rows(data, Path(folder) / data.name, entities, generator)
         collection = f"{data.stem}-{entities}-{seed}"
-        if not has_collection(store or folder, collection):
-            load_base(base, collection, store=store or folder, restart=True)
+        load_base(base, collection, store=store or folder)
         owners = read_names(base)
         long_names, words = choose_names(owners, generator)
         sentences = list(make_sentences(long_names, words, n_names, generator))

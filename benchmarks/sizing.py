@@ -39,7 +39,7 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Manifest, Quantization
+from pearl_qdrant.store.schema import Manifest
 
 DIM = 384
 N_WORDS = 20_000
@@ -58,17 +58,7 @@ class WordEncoder:
     @property
     def info(self) -> ModelInfo:
         """Description of a model that does not exist."""
-        return ModelInfo(
-            name="words",
-            weights_hash="sha256:" + "0" * 64,
-            dim=DIM,
-            pooling="mean",
-            prefix="",
-            has_head=True,
-            runtime="numpy",
-            device="cpu",
-            precision="fp32",
-        )
+        return ModelInfo("words", "sha256:" + "0" * 64, DIM, "mean", "", True, "cpu", "fp32", "numpy")
 
     def encode(self, names: Sequence[str]) -> Encoded:
         """As `Encoder.encode`."""
@@ -97,10 +87,10 @@ def write_base(path: Path, n_names: int) -> None:
             number += 1
 
 
-def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str, ...]:
+def measure(n_names: int, folder: Path) -> tuple[str, ...]:
     """One row of the table."""
     encoder = WordEncoder()
-    manifest = Manifest.for_model(encoder.info, collection="size", kb="size", quantization=quantization)
+    manifest = Manifest.for_model(encoder.info, collection="size", kb="size")
     path = folder / "base.tsv"
     write_base(path, n_names)
     store = EdgeStore(folder / "store")
@@ -122,7 +112,6 @@ def measure(n_names: int, quantization: Quantization, folder: Path) -> tuple[str
     disk = sum(file.stat().st_blocks * 512 for file in (folder / "store").rglob("*"))
     return (
         f"{n_names:,}",
-        quantization,
         f"{n_names / result.seconds:,.0f}",
         f"{n_names / index_seconds:,.0f}",
         f"{loading.anonymous:,.0f}",
@@ -170,10 +159,9 @@ def _milliseconds(collection: Collection, vectors: FloatArray) -> float:
 
 @click.command()
 @click.option("--names", "sizes", multiple=True, type=int, default=(10_000, 100_000), show_default=True)
-@click.option("--quantization", "kinds", multiple=True, default=("int8",), show_default=True)
 @click.option("--parts", type=click.IntRange(min=2), help="Compare loads in so many parts with loads in one piece.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), help="Folder for stores.")
-def main(sizes: tuple[int, ...], kinds: tuple[Quantization, ...], parts: int | None, work: Path | None) -> None:
+def main(sizes: tuple[int, ...], parts: int | None, work: Path | None) -> None:
     """Measure all sizes and print a table."""
     if parts is not None:
         for size in sizes:
@@ -181,17 +169,16 @@ def main(sizes: tuple[int, ...], kinds: tuple[Quantization, ...], parts: int | N
                 compare_parts(size, parts, Path(folder))
         return
     click.echo(f"{platform.machine()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}; memory in MB")
-    header = ("names", "vectors", "write/s", "graph/s", "load", "graph", "serve", "mapped", "KB a name", "query ms")
+    header = ("names", "write/s", "graph/s", "load", "graph", "serve", "mapped", "KB a name", "query ms")
     click.echo("".join(f"{cell:>11}" for cell in header))
-    for kind in kinds:
-        for size in sizes:
-            # Each size in a new process: memory freed by an earlier one would hide what this one takes.
-            with (
-                tempfile.TemporaryDirectory(dir=work) as folder,
-                ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
-            ):
-                cells = pool.submit(measure, size, kind, Path(folder)).result()
-            click.echo("".join(f"{cell:>11}" for cell in cells))
+    for size in sizes:
+        # Each size in a new process: memory freed by an earlier one would hide what this one takes.
+        with (
+            tempfile.TemporaryDirectory(dir=work) as folder,
+            ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        ):
+            cells = pool.submit(measure, size, Path(folder)).result()
+        click.echo("".join(f"{cell:>11}" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ dictionary takes the most popular entity that has the mention as a name, up to c
 the gold ids, or NIL where the base has none. `first` is the first candidate of mentions whose entity is in the base,
 `linkable` the answer for them, `all` the answers for all mentions, `wrong` another entity than a gold one.
 
---learn names a corpus whose mentions the linker learns; --context links each mention with its document as context, as
-if it were the only one.
+--learn names a corpus whose mentions the linker learns.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ import click
 
 from pearl_qdrant import EntityLinker, Link, load_base
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.settings import DEFAULT_MODEL
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "runs"))
 from recipe_tables import page_option, read_documents, read_tsv, write_rows, write_with_links
@@ -36,9 +34,6 @@ MOST_WORDS = 12
 
 TITLES = {"aida-dev": "AIDA, news", "bio-bc5cdr-development": "BC5CDR, MeSH", "bio-ncbi-devel": "NCBI, MeSH"}
 """What a page calls a corpus."""
-
-AROUND = 300
-"""Characters on each side of a mention that are its context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +99,6 @@ def _pair(link: Link) -> tuple[str | None, str | None]:
 @click.option("--corpus", "corpora", multiple=True, default=("aida-dev",), show_default=True)
 @click.option("--documents", "n_documents", default=60, show_default=True, help="Documents of a corpus, at most.")
 @click.option("--learn", "learned", multiple=True, help="Learn the mentions of this corpus, too; may be repeated.")
-@click.option("--context", "has_context", is_flag=True, help="Link each mention alone with its document, too.")
-@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="Encoder that the base is loaded with.")
 @click.option("--annotate", "has_annotate", is_flag=True, help="Find the mentions in the text, too.")
 @click.option("--type", "types", multiple=True, help="With --annotate: look for entities of this type only.")
 @click.option("--half", type=click.IntRange(0, 1), help="Documents of this half only: 0 to look at, 1 to measure.")
@@ -118,8 +111,6 @@ def main(
     corpora: Sequence[str],
     n_documents: int,
     learned: Sequence[str],
-    has_context: bool,
-    model: str,
     has_annotate: bool,
     types: Sequence[str],
     half: int | None,
@@ -132,13 +123,13 @@ def main(
         location = str(store or Path(folder) / "store")
         path = data / base if links is None else write_with_links(data / base, data / links, Path(folder) / base)
         name = Path(base).stem
-        load_base(path, name, store=location, model=model)
+        load_base(path, name, store=location)
         names = dictionary(data / base)
         with EntityLinker.open(name, store=location) as linker:
             for corpus in corpora:
                 documents = documents_of(data, corpus, half)[:n_documents]
                 click.echo(f"{corpus}: {len(documents)} documents, {sum(len(d.spans) for d in documents):,} mentions")
-                shares = measure(linker, documents, names, has_context=has_context)
+                shares = measure(linker, documents, names)
                 rows.append([TITLES.get(corpus, corpus), *shares])
                 if learned:
                     batch = linker.learn(labelled(data, learned), skip_unknown=True, again=True).batch
@@ -184,9 +175,7 @@ def in_documents(linker: EntityLinker, label: str, documents: Sequence[Document]
     return shares
 
 
-def measure(
-    linker: EntityLinker, documents: Sequence[Document], names: dict[str, str], *, has_context: bool
-) -> list[str]:
+def measure(linker: EntityLinker, documents: Sequence[Document], names: dict[str, str]) -> list[str]:
     """Print the figures of all ways to link given mentions; returns those of the dictionary, mentions and documents."""
     mentions = [document.text[start:end] for document in documents for start, end in document.spans]
     of_dictionary = [names.get(mention.casefold()) for mention in mentions]
@@ -195,13 +184,6 @@ def measure(
     alone = dict(zip(distinct, linker.link_batch(distinct), strict=True))
     found.append(show("mentions alone", documents, [_pair(alone[mention]) for mention in mentions]))
     found.append(in_documents(linker, "documents", documents))
-    if has_context:
-        links = [
-            linker.link(document.text[start:end], context=document.text[max(0, start - AROUND) : end + AROUND])
-            for document in documents
-            for start, end in document.spans
-        ]
-        show("mentions in context", documents, [_pair(link) for link in links])
     return found
 
 

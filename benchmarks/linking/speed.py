@@ -15,7 +15,7 @@ an N-th of its processor time.
 
 Each run is a process of its own, which opens the embedded collection alone. Figures are milliseconds of processor time
 (all threads) a mention, so that other programs of the machine matter little; runs of two checkouts alternate, and the
-median of their ratios counts. --limit may be given several times; 0: the candidates that an answer needs.
+median of their ratios counts. --limit 0: the candidates that an answer needs.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def run_in(root: Path, arguments: list[str]) -> dict[str, float]:
 @click.option("--store", required=True, help="Folder of the embedded store.")
 @click.option("--collection", required=True)
 @click.option("--mentions", "path", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--limit", "limits", multiple=True, default=[0, 10, 30], show_default=True)
+@click.option("--limit", default=0, show_default=True)
 @click.option("--other", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Another checkout.")
 @click.option("--turns", default=5, show_default=True)
 @click.option("--workers", type=click.IntRange(min=2), help="Compare this many worker processes with none.")
@@ -132,7 +132,7 @@ def main(
     store: str,
     collection: str,
     path: Path,
-    limits: tuple[int, ...],
+    limit: int,
     other: Path | None,
     turns: int,
     workers: int | None,
@@ -141,28 +141,27 @@ def main(
     """Measure by turns, and print medians and ratios."""
     mentions = list(dict.fromkeys(line for line in path.read_text("utf-8").splitlines() if line.strip()))
     if one_run:
-        click.echo(json.dumps(measure(store, collection, mentions, limits[0])))
+        click.echo(json.dumps(measure(store, collection, mentions, limit)))
         return
-    for limit in limits:
-        if workers is not None:
-            compare_workers(store, collection, mentions, n_workers=workers, limit=limit, turns=turns)
-            continue
-        shared = ["--store", str(Path(store).resolve()), "--collection", collection, "--mentions", str(path.resolve())]
-        arguments = [*shared, "--limit", str(limit)]
-        own, others = [], []
-        for _ in range(turns):
-            if other is not None:
-                others.append(run_in(other.resolve(), arguments))
-            own.append(run_in(ROOT, arguments))
-        click.echo(f"{collection}, {len(mentions):,} mentions, limit {limit}: ms of processor time a mention")
-        for what in own[0]:
-            line = f"  {what:<12} {statistics.median(run[what] for run in own):6.2f}"
-            if others:
-                before = statistics.median(run[what] for run in others)
-                ratios = sorted(run[what] / old[what] for run, old in zip(own, others, strict=True))
-                line += f"   other {before:6.2f}   ratio {statistics.median(ratios):.2f}"
-                line += f" ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-            click.echo(line)
+    if workers is not None:
+        compare_workers(store, collection, mentions, n_workers=workers, limit=limit, turns=turns)
+        return
+    shared = ["--store", str(Path(store).resolve()), "--collection", collection, "--mentions", str(path.resolve())]
+    arguments = [*shared, "--limit", str(limit)]
+    own, others = [], []
+    for _ in range(turns):
+        if other is not None:
+            others.append(run_in(other.resolve(), arguments))
+        own.append(run_in(ROOT, arguments))
+    click.echo(f"{collection}, {len(mentions):,} mentions, limit {limit}: ms of processor time a mention")
+    for what in own[0]:
+        line = f"  {what:<12} {statistics.median(run[what] for run in own):6.2f}"
+        if others:
+            before = statistics.median(run[what] for run in others)
+            ratios = sorted(run[what] / old[what] for run, old in zip(own, others, strict=True))
+            line += f"   other {before:6.2f}   ratio {statistics.median(ratios):.2f}"
+            line += f" ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        click.echo(line)
 
 
 if __name__ == "__main__":

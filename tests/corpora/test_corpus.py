@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
-from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,6 @@ from tiny_models import make_bert
 from tiny_wordnet import make_sentence_wordnet
 
 from ingest.io.report import ReadReport
-from ingest.io.streams import Source
 from pearl_qdrant.errors import (
     FormatError,
     ModelError,
@@ -28,21 +24,17 @@ from pearl_qdrant.errors import (
     TooManyErrorsError,
 )
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from pearl_qdrant.records import Entity
 from training.corpus.chunking import ChunkParser, Lexicon, Phrase, chunks
-from training.corpus.make_corpus import PhraseCounter, make_corpus
+from training.corpus.make_corpus import make_corpus
 from training.corpus.typing import DistantTyper, NerTyper, name_types, numeric_type, type_of_words, wordnet_names
 from training.examples.files import (
-    EntityRow,
     corpus_examples,
     corpus_phrases,
-    entity_examples,
-    entity_row,
     read_entities,
     read_entity_types,
     read_frequencies,
     read_negatives,
-    read_texts,
+    read_training_files,
     read_typed_names,
     read_variants,
 )
@@ -57,39 +49,20 @@ def wordnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_sentence_wordnet(tmp_path_factory.mktemp("wordnet"))
 
 
-def test_counts_do_not_depend_on_memory() -> None:
-    """Spilling to temporary files, many times over, changes nothing."""
-    rng = random.Random(0)
-    seen = [Phrase(f"p{int(rng.expovariate(0.02))}", rng.choice(["NP", "PP"])) for _ in range(5000)]
-    counts = []
-    for max_keys in (1, 7, 10_000):
-        with closing(PhraseCounter(max_keys=max_keys)) as counter:
-            for start in range(0, len(seen), 20):
-                counter.add(Counter(seen[start : start + 20]))
-            counts.append(list(counter.seen_at_least(2)))
-
-    assert counts[0] == counts[1] == counts[2]
-    expected = sorted((text, kind, n) for (text, kind), n in Counter(seen).items() if n >= 2)
-    assert counts[0] == expected
-
-
-@pytest.mark.parametrize("kind", ["CARDINAL", "DATE", "TIME", "MONEY", "PERCENT", "QUANTITY", "ORDINAL"])
-def test_numbers_are_typed_by_their_form(kind: str) -> None:
-    """The rules agree with numbers and times in the many ways that people write them."""
+def test_numbers_are_typed_by_their_form() -> None:
+    """The rules agree with numbers and times in the many ways that people write them, none of which is half a unit;
+    what only looks like a date or a number is left to others.
+    """
     types: dict[str, set[str]] = {}
     for name, made in number_names(400, random.Random(5)):
         types.setdefault(name, set()).add(made)
-    names = [name for name, kinds in types.items() if kind in kinds]
+    assert not [name for name in types if name != name.strip() or name.endswith((" square", " cubic"))]
+    for kind in set().union(*types.values()):
+        names = [name for name, kinds in types.items() if kind in kinds]
+        assert sum(numeric_type(name) in types[name] for name in names) / len(names) >= 0.95, kind
 
-    assert sum(numeric_type(name) in types[name] for name in names) / len(names) >= 0.95
-
-
-@pytest.mark.parametrize(
-    "phrase", ["the king", "a", "may", "march", "half", "six members", "A4", "second hand", "1984 film"]
-)
-def test_what_is_no_number_has_no_numeric_type(phrase: str) -> None:
-    """Words that only look like dates or numbers are left to others."""
-    assert numeric_type(phrase) is None
+    for phrase in ("the king", "a", "may", "march", "half", "six members", "A4", "second hand", "1984 film"):
+        assert numeric_type(phrase) is None, phrase
 
 
 def test_names_and_rules_type_phrases(wordnet: Path) -> None:
@@ -133,18 +106,16 @@ def make_ner(folder: Path, labels: list[str]) -> Path:
     return folder
 
 
-def test_a_ner_model_types_phrases(ner_model: Path) -> None:
-    """A token-classification model is loaded and asked; batches do not change what it says."""
+def test_a_ner_model_types_phrases(ner_model: Path, tmp_path: Path) -> None:
+    """A token-classification model is loaded and asked; batches do not change what it says. A model with other labels,
+    or no model, is an error that says what is needed.
+    """
     phrases = ["The New York Times", "heart attack", "x", "東京", "in Paris", " "] * 3
     types = NerTyper(str(ner_model), batch_size=4).type_phrases(phrases)
 
     assert types == NerTyper(str(ner_model), batch_size=1).type_phrases(phrases)
     assert set(types) <= {"GPE", "PERSON", "OTHER"}
     assert len(set(types)) > 1
-
-
-def test_a_model_without_entity_types_is_refused(tmp_path: Path) -> None:
-    """A model with other labels, or no model, is an error that says what is needed."""
     with pytest.raises(ModelError, match="OntoNotes"):
         NerTyper(str(make_ner(tmp_path / "pos", ["NOUN", "VERB"])))
     with pytest.raises(ModelNotFoundError, match="cannot be loaded as a token-classification model"):
@@ -156,41 +127,6 @@ def test_a_phrase_has_the_type_of_most_of_its_words() -> None:
     assert type_of_words(["in", "the", "Paris"], ["OTHER", "OTHER", "GPE"]) == "GPE"
     assert type_of_words(["mayor", "of", "old", "Paris"], ["OTHER", "OTHER", "OTHER", "GPE"]) == "OTHER"
     assert type_of_words(["the"], ["OTHER"]) == "OTHER"
-
-
-def texts_of(path: Path, **options: str) -> list[str]:
-    """All texts of a file, without a bad row."""
-    source = Source(path)
-    try:
-        return list(read_texts(source, ReadReport(max_errors=0), **options))
-    finally:
-        source.close()
-
-
-def test_texts_are_read_from_lines_and_from_json(tmp_path: Path) -> None:
-    """Plain text and JSON Lines, compressed or not, are recognised by their content."""
-    rows = [{"title": "A", "text": "One.\nTwo."}, {"title": "B", "text": ""}]
-    path = tmp_path / "any.name"
-    path.write_bytes(gzip.compress("\n".join(json.dumps(row) for row in rows).encode()))
-    assert texts_of(path) == ["One.\nTwo.", ""]
-    assert texts_of(path, field="title") == ["A", "B"]
-    path.write_text("\ufeffOne.\r\n\nTwo. \u2028 Three.\n", encoding="utf-8")
-    assert texts_of(path) == ["One.", "Two. \u2028 Three."]
-
-
-def test_bad_rows_are_counted_and_a_wrong_field_is_an_error(tmp_path: Path) -> None:
-    """A few broken rows are skipped, many stop the run, and a field that no row has is an error."""
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"text": "good"}\n{"text": 3}\n{"text"\n[1]\n{"other": "x"}\n{"text": "\xff"}\n')
-    report = ReadReport()
-    source = Source(path)
-    assert list(read_texts(source, report)) == ["good"]
-    assert sum(report.skipped.values()) == 5
-    with pytest.raises(TooManyErrorsError, match=r"rows.jsonl:2"):
-        list(read_texts(source, ReadReport(max_errors=0)))
-    with pytest.raises(FormatError, match="as 'field'"):
-        list(read_texts(source, ReadReport(), field="body"))
-    source.close()
 
 
 def test_the_published_files_load_as_they_are(tmp_path: Path) -> None:
@@ -207,26 +143,17 @@ def test_the_published_files_load_as_they_are(tmp_path: Path) -> None:
     )
     (tmp_path / "phrase_aug.jsonl").write_text('{"phrase": "x", "aug": ["y"], "more": 1}\n{"aug": ["y"]}\nnot json\n')
     (tmp_path / "hard_negative.txt").write_text("x\ty\tz\nalone\n\tempty\n")
-    report = ReadReport()
 
-    assert list(read_frequencies(tmp_path / "freq_phrase.txt", report)) == [
-        ("The New York Times", "NP", 12),
-        ("in a__b", "PP", 2),
-        ("a \t b", "VP", 3),
-    ]
-    assert report.skipped == {"unknown_class": 1, "no_name": 1, "too_few_columns": 1, "not_a_row": 1}
-    assert list(read_entity_types(tmp_path / "phrase_with_etype.txt", ReadReport())) == [
-        ("The New York Times", "ORG"),
-        ("in a__b", "GPE"),
-        ("a \t b", "OTHER"),
-    ]
     assert list(read_variants(tmp_path / "token_aug.jsonl", ReadReport())) == [("x", ("y",)), ("z", ())]
     report = ReadReport()
     assert list(read_variants(tmp_path / "phrase_aug.jsonl", report)) == [("x", ("y",))]
     assert report.skipped == {"not_a_row": 2}
     assert list(read_negatives(tmp_path / "hard_negative.txt", ReadReport())) == [("x", ["y", "z"])]
 
-    examples = {e.name: [PHRASE_TYPES[i] for i in e.allowed] for e in corpus_examples(tmp_path, ReadReport())}
+    report = ReadReport()
+    examples = {e.name: [PHRASE_TYPES[i] for i in e.allowed] for e in corpus_examples(tmp_path, report)}
+    wrong = {"unknown_class": 1, "unknown_type": 1, "no_name": 1, "too_few_columns": 2, "not_a_row": 1}
+    assert report.skipped == wrong
     assert examples == {"The New York Times": ["NP-ORG"], "in a__b": ["PP-GPE"], "a \t b": ["VP-OTHER"]}
     assert list(corpus_phrases(tmp_path, min_count=3)) == ["The New York Times", "a \t b"]
 
@@ -244,15 +171,12 @@ def test_typed_lists_have_a_header_or_two_columns(tmp_path: Path) -> None:
 
 def test_a_base_gives_typed_names_and_real_positives(tmp_path: Path) -> None:
     """An entity's names are each other's positives; one without a type or a second name is not in a corpus."""
-    nyt = Entity("1", "The New York Times", aliases=("NYT",), types=("ORG", "unknown"))
-    row = entity_row(nyt, kb="kb")
-    assert row == EntityRow("kb:1", ("The New York Times", "NYT"), ("ORG",))
-    (first,) = entity_examples([row])
-    assert (first.name, first.others, first.entity) == ("The New York Times", ("NYT",), "kb:1")
-    assert [PHRASE_TYPES[i] for i in first.allowed] == ["NP-ORG"]
     base = tmp_path / "base.tsv"
     base.write_text("id\tname\ttype\taliases\n1\ta\tORG\tb\n2\talone\t\t\n3\tParis\tGPE\t\n", encoding="utf-8")
 
+    first, *others = read_training_files(aliases=base)
+    assert (first.name, first.others, [PHRASE_TYPES[i] for i in first.allowed]) == ("a", ("b",), ["NP-ORG"])
+    assert [(one.name, one.others) for one in others] == [("alone", ()), ("Paris", ())]
     assert make_corpus((), tmp_path / "out", CorpusOptions(bases=base)).entities == 2
     rows = list(read_entities(tmp_path / "out" / "entities.jsonl", ReadReport(max_errors=0)))
     assert [(row.names, row.types) for row in rows] == [(("a", "b"), ("ORG",)), (("Paris",), ("GPE",))]
@@ -267,11 +191,11 @@ TEXTS = [
 
 
 def test_workers_change_nothing(wordnet: Path, tmp_path: Path) -> None:
-    """The same corpus comes out whether one process parses or two."""
+    """The same corpus comes out whether one process parses or two, in memory or with many temporary files."""
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(TEXTS * 70), encoding="utf-8")
-    for workers in (1, 2):
-        options = CorpusOptions(wordnet=wordnet, workers=workers, max_keys=5)
+    for workers, max_keys in ((1, 1), (2, 10_000)):
+        options = CorpusOptions(wordnet=wordnet, workers=workers, max_keys=max_keys)
         assert make_corpus((str(path),), tmp_path / str(workers), options).texts == 280
     for name in ("freq_phrase.txt", "phrase_with_etype.txt"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
@@ -351,22 +275,10 @@ GOLD: dict[str, str] = {
     "PP by unknown thieves/PP in 1990/VP was stolen by unknown thieves in 1990/VP stolen by unknown thieves in 1990",
     "He wants to play football in the park.": "NP football/NP the park/PP in the park/"
     "VP wants to play football in the park/VP to play football in the park/VP play football in the park",
-    "New York City has a very large harbour.": "NP New York City/NP a very large harbour/ADJP very large/"
-    "VP has a very large harbour",
     "On 28 September 1990, the Smith Museum opened its doors.": "NP 28 September 1990/PP On 28 September 1990/"
     "NP the Smith Museum/NP its doors/VP opened its doors",
-    "Cats and dogs sleep well.": "NP Cats and dogs/ADVP well/VP sleep well",
-    "Many workers did not leave the factory.": "NP Many workers/NP the factory/VP did not leave the factory/"
-    "VP leave the factory",
     "The city is famous for its old bridges.": "NP The city/NP its old bridges/PP for its old bridges/"
     "ADJP famous for its old bridges/VP is famous for its old bridges",
-    "Soon afterwards the river flooded the village.": "ADVP Soon afterwards/NP the river/NP the village/"
-    "VP flooded the village",
-    "The teacher gave the children three red apples.": "NP The teacher/NP the children/NP three red apples/"
-    "VP gave the children three red apples",
-    "It is said that the new bridge will be very expensive.": "NP the new bridge/ADJP very expensive/"
-    "VP is said that the new bridge will be very expensive/VP said that the new bridge will be very expensive/"
-    "VP will be very expensive/VP be very expensive",
     "Young people often visit the beautiful gardens of the palace in summer.": "NP Young people/ADVP often/"
     "NP the beautiful gardens of the palace/NP the beautiful gardens/NP the palace/NP summer/PP of the palace/"
     "PP in summer/VP visit the beautiful gardens of the palace in summer",
@@ -434,19 +346,6 @@ def test_the_built_in_parser_agrees_with_sentences_parsed_by_hand(
     assert precision >= least
 
 
-def test_parts_of_speech_depend_on_the_words_around(parser: ChunkParser) -> None:
-    """A word of several classes has the one that fits: "play" after "to" is a verb, after "the" a noun."""
-    phrases = set(next(parser.parse(["He wants to play. The play was long. They visit the park. A visit was long."])))
-
-    assert {
-        Phrase("to play", "VP"),
-        Phrase("The play", "NP"),
-        Phrase("visit the park", "VP"),
-        Phrase("A visit", "NP"),
-    } <= phrases
-    assert Phrase("visit", "VP") not in phrases
-
-
 @pytest.mark.parametrize(
     "text, phrase",
     [
@@ -458,10 +357,12 @@ def test_parts_of_speech_depend_on_the_words_around(parser: ChunkParser) -> None
         ("On October 31, 2015, it rained.", "On October 31, 2015"),
         ("Church Street is long.", "Church Street"),
         ("The dogs didn’t sleep well.", "didn’t sleep well"),
+        ("The play was long.", "The play"),
+        ("They visit the park.", "visit the park"),
     ],
 )
-def test_tokens_stay_whole(parser: ChunkParser, text: str, phrase: str) -> None:
-    """Abbreviations, initials, numbers, dates and names are not cut."""
+def test_phrases_are_found_whole(parser: ChunkParser, text: str, phrase: str) -> None:
+    """Abbreviations, initials, numbers, dates and names are not cut; a word has the class that fits."""
     assert phrase in {found.text for found in next(parser.parse([text]))}
 
 
@@ -482,9 +383,7 @@ def test_patterns_end_in_time_for_any_tags(letters: str) -> None:
     assert all(start < end for start, end, _ in chunks(letters))
 
 
-@pytest.mark.parametrize(
-    "unit", ["J", "NC", *(pytest.param(unit, marks=pytest.mark.slow) for unit in ("N", "PN", "RJ", "X!V", "K1,", "VT"))]
-)
+@pytest.mark.parametrize("unit", ["J", "NC", "X!V"])
 def test_long_runs_of_one_tag_cost_no_more_than_their_pieces(unit: str) -> None:
     """Ten thousand adjectives in a row are fifty times two hundred, each looked at by itself: the cost is linear."""
     piece = (unit * 200)[:200]

@@ -110,12 +110,15 @@ def test_sets_from_the_hub_look_like_a_folder() -> None:
         data.rows("pearl_bench/ppdb.tsv", "phrase1")
 
 
+def without(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
+    """From here on these libraries are not installed."""
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in libraries else find_spec(name))
+
+
 def test_the_error_for_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without `datasets` or a network there is an error with a fix; without `autofj` its tasks are skipped."""
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name in ("datasets", "autofj") else find_spec(name)
-    )
+    without(monkeypatch, "datasets", "autofj")
     with pytest.raises(SettingsError, match=r"needs the datasets library: pip install .*\[hub\]"):
         HubData().rows("pearl_bench/bird.tsv", "term1")
     assert HubData().paths("autofj/left.tsv") == []
@@ -127,21 +130,17 @@ def test_the_error_for_a_missing_library_says_what_to_install(monkeypatch: pytes
         HubData(load=offline).rows("pearl_bench/bird.tsv", "term1")
 
 
-def test_each_string_is_encoded_once_across_tasks(folder: Path) -> None:
-    """All tasks together never encode a string twice."""
-    encoder = Letters()
-    tasks = [task for task in TASKS if "ppdb" not in task.name and "_s" not in task.name]
-    report = evaluate(FolderData(folder), EncoderMethod(encoder), [], tasks, OPTIONS)
+def test_tasks_without_data_are_skipped_and_named(folder: Path) -> None:
+    """The report names the missing sets with their files, and what an encoder without types cannot do. The others run,
+    and encode no string twice.
+    """
+    methods, encoder = [StringMethod("jaccard"), StringMethod("tfidf")], Letters(has_head=False)
+    report = evaluate(FolderData(folder), EncoderMethod(encoder), methods, TASKS, OPTIONS)
 
     assert len(encoder.calls) == len(set(encoder.calls)) > 100
-    assert {result.task.name for result in report.results} == {task.name for task in tasks} - set(report.skipped)
-
-
-def test_tasks_without_data_are_skipped_and_named(folder: Path) -> None:
-    """The report names the missing sets with their files; other tasks run."""
-    report = run_tasks(folder, baselines=[StringMethod("jaccard"), StringMethod("tfidf")])
-
+    assert {result.task.name for result in report.results} == {task.name for task in TASKS} - set(report.skipped)
     assert report.skipped == {
+        "types_natural": "letters does not support types",
         "ppdb_filtered": "no pearl_bench/ppdb_filtered.tsv",
         "ppdb_filtered_by_pair": "no pearl_bench/ppdb_filtered.tsv",
         "umls_local": "no pearl_bench/umls_test.tsv",
@@ -149,28 +148,11 @@ def test_tasks_without_data_are_skipped_and_named(folder: Path) -> None:
     }
     text = report_as_text(report)
     assert "bc5cdr: no pearl_bench/bc5cdr.tsv" in text
-    for head in ("PPDB by pair", "Turney", "AutoFJ typos", "Twitter-S", "ATIS-L", "natural", "PEARL-small (paper)"):
+    for head in ("PPDB by pair", "Turney", "AutoFJ typos", "Twitter-S", "ATIS-L", "PEARL-small (paper)"):
         assert head in text
     assert "letters above jaccard" in text
-
-
-def test_a_model_without_a_head_skips_the_types(folder: Path) -> None:
-    """An encoder without types runs all other tasks."""
-    method = EncoderMethod(Letters(has_head=False))
-    report = evaluate(FolderData(folder), method, [], find_tasks(("bird", "types_natural")), OPTIONS)
-
-    assert [result.task.name for result in report.results] == ["bird"]
-    assert report.skipped == {"types_natural": "letters does not support types"}
-
-
-def test_methods_and_options_are_checked(folder: Path) -> None:
-    """A repeated name, no seed, an unknown task and a missing folder are errors."""
     with pytest.raises(ValueError, match="a name of its own"):
-        run_tasks(folder, "bird", baselines=[StringMethod("jaccard"), StringMethod("jaccard")])
-    with pytest.raises(ValueError, match="no task nope; there are: ppdb, "):
-        find_tasks(("nope", "bird"))
-    with pytest.raises(SettingsError, match="No folder"):
-        FolderData(folder / "absent")
+        evaluate(FolderData(folder), methods[0], methods, TASKS, OPTIONS)
 
 
 def test_folders_are_shown_by_the_shortest_unique_path() -> None:
@@ -183,8 +165,10 @@ def test_folders_are_shown_by_the_shortest_unique_path() -> None:
     }
 
 
-def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) -> None:
-    """`evaluate` measures a checkpoint: a table with the paper's figures, or one line of JSON."""
+def test_the_command_prints_what_a_program_gets(run: Run, model: Path, folder: Path) -> None:
+    """`evaluate` measures a checkpoint: a table with the paper's figures, or one line of JSON, which is the report that
+    one call in Python returns; that passes progress to a callback.
+    """
     words = ("evaluate", "--model", str(model), "--data", str(folder), "--task", "bird", "--task", "autofj")
     shown = run(*words)
 
@@ -192,7 +176,13 @@ def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) 
     assert "PEARL-small (paper)" in shown.out
     assert "tiny above jaccard" in shown.out
     (found,) = run(*words, "--task", "conll", "--baseline", "tfidf", "--json").lines()
-    assert found["model"] == str(model)
+    lines: list[str] = []
+    tasks = ["bird", "conll", "autofj"]
+    record: Any = as_record(evaluate_model(folder, str(model), tasks=tasks, baselines=["tfidf"], progress=lines.append))
+    for task in (*found["tasks"].values(), *record["tasks"].values()):
+        del task["seconds"]
+    assert found == record
+    assert any(line.startswith("bird: ") for line in lines)
     bird, conll, autofj = found["tasks"].values()
     assert list(found["tasks"]) == ["bird", "conll", "autofj"]
     assert bird["paper"]["PEARL-small"] == 69.7
@@ -203,8 +193,10 @@ def test_the_command_prints_tables_or_json(run: Run, model: Path, folder: Path) 
     assert set(autofj["baselines"]["tfidf"]) >= {"value", "difference", "interval", "significant"}
 
 
-def test_the_command_lists_its_tasks_and_rejects_unknown_ones(run: Run, model: Path, folder: Path) -> None:
-    """`--list` needs no other option; the usage error for an unknown task lists all tasks."""
+def test_the_command_lists_its_tasks_and_rejects_unknown_ones(
+    run: Run, model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--list` needs no other option; the error for an unknown task lists all tasks; a missing library is named."""
     listed = run("evaluate", "--list")
     assert [line.split()[0] for line in listed.out.splitlines()] == [task.name for task in (*TASKS, *ON_REQUEST)]
 
@@ -214,27 +206,7 @@ def test_the_command_lists_its_tasks_and_rejects_unknown_ones(run: Run, model: P
     absent = run("evaluate", "--model", str(model), "--data", str(folder / "absent"))
     assert absent.status == 1
     assert "No folder" in absent.err
-
-
-def test_missing_libraries_are_reported_first(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without scikit-learn the command names the extra."""
-    find_spec = importlib.util.find_spec
-    excluded = {"sklearn"}
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in excluded else find_spec(name))
-    assert "needs sklearn" in run("evaluate", "--data", str(folder), "--task", "bird").err
-
-
-def test_a_program_can_evaluate_like_the_command(run: Run, model: Path, folder: Path) -> None:
-    """One call returns the report that the command prints, and passes progress to a callback."""
-    lines: list[str] = []
-    report = evaluate_model(folder, str(model), tasks=["bird"], baselines=["tfidf"], progress=lines.append)
-    words = f"--task bird --baseline tfidf --json --model {model} --data {folder}".split()
-    command = run("evaluate", *words)
-
-    def timeless(record: Any) -> Any:
-        return [{key: value for key, value in task.items() if key != "seconds"} for task in record["tasks"].values()]
-
-    assert timeless(as_record(report)) == timeless(command.lines()[0])
-    assert any(line.startswith("bird: ") for line in lines)
     with pytest.raises(OptionError, match="there are: ppdb"):
         evaluate_model(folder, str(model), tasks=["birds"])
+    without(monkeypatch, "sklearn")
+    assert "needs sklearn" in run("evaluate", "--data", str(folder), "--task", "bird").err

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_runner import Run
+from evaluation_data import write_table
 
 from pearl_qdrant import evaluate_model
 from pearl_qdrant.encoder.loading import load_encoder
@@ -65,31 +65,25 @@ ENTITIES = [
 def folder(tmp_path: Path) -> Path:
     """A folder with a biomedical base, a general base with pairs, and two fuzzy joins."""
     made = tmp_path / "data"
-    tables = {
-        "kb/biomedical/doid_2024.tsv": ["id name type aliases category alias_scopes"]
-        + [f"{key}\t{name}\tdisease\t{aliases}\t\t{scopes}" for key, name, aliases, scopes in ENTITIES],
-        "kb/general.tsv": ["id name onto_type fine_type aliases source"]
-        + [f"{key}\t{name}\tORG\tfirm|shop\t{aliases}\ts" for key, name, aliases, _ in ENTITIES],
-        "alias_pairs/fb15k_wikidata_alias_pairs.tsv": [
-            "alias id canonical",
-            "NYC\t1\tNew York",
-            "ASA pill\t4\taspirin",
-            "gone\t99\tnowhere",
-        ],
-        "autofj/left.tsv": ["dataset id title", "A\t0\tnew york times", "A\t1\tnew york post", "B\t0\taspirin"],
-        "autofj/right.tsv": [
-            "dataset id title",
-            "A\t0\tNew York Times (paper)",
-            "A\t1\tno match",
-            "A\t2\tthe new york post",
-            "B\t0\taspirins",
-        ],
-        "autofj/gt.tsv": ["dataset id_l title_l id_r title_r", "A\t0\tx\t0\ty", "A\t1\tx\t2\ty", "B\t0\tx\t0\ty"],
-    }
-    for path, (header, *rows) in tables.items():
-        table = made / path
-        table.parent.mkdir(parents=True, exist_ok=True)
-        table.write_text("\n".join([header.replace(" ", "\t"), *rows]) + "\n", encoding="utf-8")
+    rows: list[tuple[object, ...]] = [
+        (key, name, "disease", aliases, "", scopes) for key, name, aliases, scopes in ENTITIES
+    ]
+    write_table(made, "kb/biomedical/doid_2024.tsv", "id name type aliases category alias_scopes", rows)
+    rows = [(key, name, "ORG", "firm|shop", aliases, "s") for key, name, aliases, _ in ENTITIES]
+    write_table(made, "kb/general.tsv", "id name onto_type fine_type aliases source", rows)
+    rows = [("NYC", 1, "New York"), ("ASA pill", 4, "aspirin"), ("gone", 99, "nowhere")]
+    write_table(made, "alias_pairs/fb15k_wikidata_alias_pairs.tsv", "alias id canonical", rows)
+    rows = [("A", 0, "new york times"), ("A", 1, "new york post"), ("B", 0, "aspirin")]
+    write_table(made, "autofj/left.tsv", "dataset id title", rows)
+    rows = [
+        ("A", 0, "New York Times (paper)"),
+        ("A", 1, "no match"),
+        ("A", 2, "the new york post"),
+        ("B", 0, "aspirins"),
+    ]
+    write_table(made, "autofj/right.tsv", "dataset id title", rows)
+    rows = [("A", 0, "x", 0, "y"), ("A", 1, "x", 2, "y"), ("B", 0, "x", 0, "y")]
+    write_table(made, "autofj/gt.tsv", "dataset id_l title_l id_r title_r", rows)
     return made
 
 
@@ -98,35 +92,25 @@ def ontology(folder: Path, protocol: Protocol, options: EvaluationOptions = EVER
     return read_set(FolderData(folder), "kb/biomedical/doid*.tsv", table=None, protocol=protocol, options=options)
 
 
-def test_exact_aliases_are_linked_to_canonical_names(folder: Path) -> None:
-    """RELATED aliases are not mentions, an escaped bar is part of an alias, and the base has no aliases."""
-    one = ontology(folder, "canonical")
+def test_aliases_are_linked_to_a_base_without_them(folder: Path) -> None:
+    """RELATED aliases are not mentions, and an escaped bar is part of an alias. The base has no aliases, or all but the
+    mention's own string on its entity. A NIL mention excludes its entity and all namesakes: New York and new-york.
+    """
+    whole = EvaluationOptions(splits=EVERY_SPLIT.splits, n_mentions=7)
+    one, left_out = ontology(folder, "canonical", whole), ontology(folder, "left_out")
+    query = next(query for query in left_out.queries if query.gold)
+    (gold,) = query.gold
+    excluded = {query.mention: twin.excluded for query, twin in zip(one.queries, one.nil_queries, strict=True)}
 
-    assert {query.mention for query in one.queries} <= {
+    assert excluded.keys() == {
         "NYC", "the magazine", "cardiac infarct", "a|b", "ASA pill", "heart city", "united times"
     }  # fmt: skip
-    assert len(one.queries) == EVERY_SPLIT.n_mentions
+    assert len(left_out.queries) == EVERY_SPLIT.n_mentions
     assert all(not entity.aliases for entity in one.base.entities)
-
-
-def test_the_own_string_is_excluded_on_its_entity_only(folder: Path) -> None:
-    """The base keeps all names, but the mention's own string is excluded on its entity."""
-    one = ontology(folder, "left_out")
-    query = next(query for query in one.queries if query.gold)
-    (gold,) = query.gold
-
+    assert any(entity.aliases for entity in left_out.base.entities)
     assert query.excludes(gold, query.mention)
     assert not query.excludes(gold, "another name")
     assert not query.excludes("other", query.mention)
-    assert any(entity.aliases for entity in one.base.entities)
-
-
-def test_a_nil_mention_excludes_its_entity_and_all_namesakes(folder: Path) -> None:
-    """New York and new-york are the same name after folding."""
-    one = ontology(folder, "canonical", EvaluationOptions(splits=EVERY_SPLIT.splits, n_mentions=7))
-    excluded = {query.mention: twin.excluded for query, twin in zip(one.queries, one.nil_queries, strict=True)}
-
-    assert len(excluded) == 7
     assert all(not twin.gold for twin in one.nil_queries)
     assert excluded["NYC"] == excluded["the magazine"] == {"1", "2"}
     assert excluded["ASA pill"] == {"4"}
@@ -146,20 +130,14 @@ def test_splits_divide_entities(folder: Path) -> None:
         ontology(folder, "canonical", EvaluationOptions(splits=(empty,)))
 
 
-def test_pairs_with_unknown_ids_are_skipped(folder: Path) -> None:
-    """Only aliases of entities in the base are mentions."""
+def test_pairs_and_fuzzy_joins_are_sets_too(folder: Path) -> None:
+    """Of pairs only aliases of entities in the base are mentions; right titles with a match are linked to left ones."""
     table = "alias_pairs/fb15k_wikidata_alias_pairs.tsv"
     one = read_set(FolderData(folder), "kb/general.tsv", table=table, protocol="canonical", options=EVERY_SPLIT)
-
-    assert {query.mention for query in one.queries} == {"NYC", "ASA pill"}
-    assert one.base.entities[0].types == ("ORG",)
-    assert one.base.entities[0].kb_types == ("firm", "shop")
-
-
-def test_each_fuzzy_join_is_a_set(folder: Path) -> None:
-    """Right titles with a match are linked to the left titles of their set."""
     first, second = read_joins(FolderData(folder))
 
+    assert {query.mention for query in one.queries} == {"NYC", "ASA pill"}
+    assert (one.base.entities[0].types, one.base.entities[0].kb_types) == (("ORG",), ("firm", "shop"))
     assert [query.mention for query in first.queries] == ["New York Times (paper)", "the new york post"]
     assert [query.gold for query in second.queries] == [frozenset("0")]
 
@@ -197,6 +175,7 @@ def test_peers_find_similar_strings(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
     """Excluded names are not found, the report has all figures, and a kept base is not loaded again."""
     lines: list[str] = []
@@ -227,8 +206,9 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
-    """Both protocols run on all entities of any base that ingest reads; other tasks are an error."""
+    """Both protocols run on all entities of any base that ingest reads; other tasks, and no data, are errors."""
     base = tmp_path / "mine.tsv"
     rows = "".join(f"{key}\t{name}\tORG|firm\t{aliases}\n" for key, name, aliases, _ in ENTITIES)
     base.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
@@ -244,14 +224,9 @@ def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_
     assert "ece_50%" in tasks["linking_mine"]["details"]
     assert other.status == 2
     assert "linking and everyday only" in other.err
-
-
-def test_a_run_without_results_fails(run: Run, model: Path, tmp_path: Path) -> None:
-    """A folder without any of the files is an error, not an empty table."""
-    done = run("evaluate", "--data", str(tmp_path), "--model", str(model), "--task", "linking")
-
-    assert done.status == 1
-    assert "none of the files" in done.err
+    (tmp_path / "empty").mkdir()
+    done = run("evaluate", "--data", str(tmp_path / "empty"), "--model", str(model), "--task", "linking")
+    assert (done.status, "none of the files" in done.err) == (1, True)
 
 
 BASE = Base(
@@ -266,38 +241,30 @@ BASE = Base(
 )
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A mention with its answer, and names that it must not find."""
-
-    mention: str
-    entity_id: str | None = None
-    without: tuple[str, ...] = ()
-
-    def excludes(self, entity_id: str, name: str) -> bool:
-        return entity_id in self.without or name in self.without
+def ask(mention: str, entity_id: str | None = None, *without: str) -> MadeMention:
+    """A mention with its answer, and entities that it must not find."""
+    return MadeMention("alias", mention, entity_id, frozenset(map(hash, without)))
 
 
 def test_exact_lookup_links_names_of_one_entity() -> None:
-    """Case, accents and hyphens make no difference, a name of two entities is NIL, and excluded names are absent."""
-    asked = [
-        Asked("Heart-Attack"),
-        Asked("new york"),
-        Asked("new york", without=("new-york",)),
-        Asked("heart attack", without=("mi",)),
-        Asked("heart attak"),
-        Asked(""),
-    ]
+    """Case, accents and hyphens make no difference, and excluded names are absent. For every peer a name of two
+    entities is NIL: nobody can say which one is meant.
+    """
+    asked = [ask("Heart-Attack"), ask("new york"), ask("new york", None, "nys")]
+    asked += [ask("heart attack", None, "mi"), ask("heart attak"), ask("")]
 
     assert list(ExactNames().answer(asked, BASE).entity_ids) == ["mi", None, "ny", None, None, None]
+    for peer in everyday_peers():
+        assert peer.answer([ask("New York", "ny"), ask("Aspirin", "asp")] * 2, BASE).entity_ids[0] is None
+        assert peer.answer([], BASE).entity_ids == ()
 
 
 @pytest.mark.parametrize("peer", [ExactThenFuzzy("WRatio"), ExactThenFuzzy("ratio"), Tfidf()], ids=lambda one: one.name)
 def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Tfidf | ExactThenFuzzy) -> None:
     """Slips are linked and foreign words are not, since that is best on the other half; excluded names are absent."""
-    slips = [Asked("heart attakc", "mi"), Asked("aspirrin", "asp"), Asked("myocardal infarction", "mi")]
-    foreign = [Asked("xyzzy qqq"), Asked("0 8 15"), Asked("zzz")]
-    gone = [Asked("thyroiditis", None, ("th",)), Asked("thyroidits", None, ("th",))]
+    slips = [ask("heart attakc", "mi"), ask("aspirrin", "asp"), ask("myocardal infarction", "mi")]
+    foreign = [ask("xyzzy qqq"), ask("0 8 15"), ask("zzz")]
+    gone = [ask("thyroiditis", None, "th"), ask("thyroidits", None, "th")]
     asked = [one for one in (*slips, *foreign, *gone) for _ in range(2)]  # one in each half
 
     assert peer.answer(asked, BASE).entity_ids[::2] == ("mi", "asp", "mi", None, None, None, None, None)
@@ -306,33 +273,21 @@ def test_a_similar_name_is_linked_above_the_best_cutoff(peer: Tfidf | ExactThenF
     assert found.milliseconds > 0
 
 
-def test_a_name_of_two_entities_is_nil_for_every_peer() -> None:
-    """Nobody can say which one is meant."""
-    for peer in everyday_peers():
-        assert peer.answer([Asked("New York", "ny"), Asked("Aspirin", "asp")] * 2, BASE).entity_ids[0] is None
-        assert peer.answer([], BASE).entity_ids == ()
-
-
 def test_the_best_cutoff_has_the_most_right_minus_wrong() -> None:
-    """A wrong link costs one; a link where NIL is right costs two; without a good link nothing is linked."""
-    right, wrong, absent = Asked("r", "a"), Asked("w", "b"), Asked("n", None)
+    """A wrong link costs one; a link where NIL is right costs two; without a good link nothing is linked. No mention
+    takes part in the choice of its own cutoff: each half gets that of the other.
+    """
+    right, wrong, absent = ask("r", "a"), ask("w", "b"), ask("n", None)
     ranked = [(0.9, right), (0.8, absent), (0.7, right), (0.6, right), (0.5, right), (0.4, wrong)]
 
     best = [_Best(score, "a") for score, _ in ranked]
     assert best_cutoff(best, [mention for _, mention in ranked]) == 0.5
     assert best_cutoff(best[:4], [mention for _, mention in ranked[:4]]) == 0.9
     assert best_cutoff([_Best(0.9, "a"), _Best()], [absent, right]) == float("inf")
+    assert cut_off([_Best(0.9, "a"), _Best(0.5, "a")], [right, right]) == (("a", None), (0.5, 0.9))
+    assert cut_off([_Best(0.9, "a"), _Best(0.5, "a")], [right, absent])[0] == (None, None)
     # Names of equal scores are linked together or not at all.
     assert best_cutoff([_Best(0.9, "a"), _Best(0.9, "a"), _Best(0.2, "a")], [right, absent, right]) == float("inf")
-
-
-def test_each_half_gets_the_cutoff_of_the_other() -> None:
-    """No mention takes part in the choice of its own cutoff."""
-    right, absent = Asked("r", "a"), Asked("n", None)
-    linked, cutoffs = cut_off([_Best(0.9, "a"), _Best(0.5, "a")], [right, right])
-
-    assert (linked, cutoffs) == (("a", None), (0.5, 0.9))
-    assert cut_off([_Best(0.9, "a"), _Best(0.5, "a")], [right, absent])[0] == (None, None)
 
 
 def test_figures_by_kind() -> None:
@@ -343,8 +298,7 @@ def test_figures_by_kind() -> None:
 
     assert found.value == pytest.approx((100 + 25 + 50) / 3)
     assert found.n == 7
-    by_kind = {kind: [found.details[f"{kind}/{one}"] for one in ("n", "right", "wrong", "nil")] for kind in ("alias",)}
-    assert by_kind == {"alias": [4, 25, 25, 50]}
+    assert [found.details[f"alias/{one}"] for one in ("n", "right", "wrong", "nil")] == [4, 25, 25, 50]
     assert [found.details[f"nil removed/{one}"] for one in ("right", "wrong", "nil")] == [50, 50, 50]
     assert found.details["milliseconds"] == 1.5
     assert found.details["cutoff_1"] == 0.5
@@ -366,18 +320,12 @@ def test_a_large_base_has_fewer_mentions(monkeypatch: pytest.MonkeyPatch) -> Non
     assert most(10**9, n_mentions=1) == 1
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    """A base of a user's own."""
-    rows = [f"{e.entity_id}\t{e.canonical_name}\t{'|'.join(e.aliases)}" for e in BASE.entities]
-    path = tmp_path / "mine.tsv"
-    path.write_text("\n".join(["id\tname\taliases", *rows]) + "\n", encoding="utf-8")
-    return path
-
-
 @pytest.mark.slow
-def test_a_base_of_ones_own_is_measured_by_kind(model: Path, base: Path) -> None:
+def test_a_base_of_ones_own_is_measured_by_kind(model: Path, tmp_path: Path) -> None:
     """A report shows, for each kind of mention, what the linker and what its alternatives make of it."""
+    base = tmp_path / "mine.tsv"
+    rows = [f"{e.entity_id}\t{e.canonical_name}\t{'|'.join(e.aliases)}\n" for e in BASE.entities]
+    base.write_text("id\tname\taliases\n" + "".join(rows), encoding="utf-8")
     report = evaluate_model(str(base), str(model), tasks=["everyday"], options=EvaluationOptions(n_mentions=68))
     record, shown = as_record(report), report_as_text(report)
 

@@ -6,7 +6,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from fit_cases import config, fit, losses_of, maker, new_network, open_tokenizer
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from pearl_qdrant.errors import DeviceError
-from training.training_loop import deferred_stop, local_device
+from training.training_loop import deferred_stop
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -109,40 +107,23 @@ def test_signals_are_not_deferred_where_that_is_impossible() -> None:
     assert seen == [(False, before)]
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def test_a_processor_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes without GPUs stay on the CPU for any rank; a missing GPU is an error."""
-    monkeypatch.setenv("LOCAL_RANK", "1")
-
-    assert local_device(torch.device("cpu")) == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(DeviceError, match="cuda:1"):
-        local_device(torch.device("cuda"))
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_two_processes_train_as_one_with_all_their_pairs(bert: Path, tokenizer: Any, tmp_path: Path) -> None:
+def test_two_processes_train_as_one_with_all_their_pairs(
+    bert: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Vectors are gathered over the processes: losses and weights are those of one process with the whole batch."""
     one, two = tmp_path / "one", tmp_path / "two"
-    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    code = "t.train_together(bert, tokenizer, out)"
-    with ExitStack() as stack:
-        running = []
-        for rank in ("0", "1"):
-            process = run_script(tmp_path, code, [bert, two], RANK=rank, LOCAL_RANK=rank, **world)
-            running.append(stack.enter_context(process))
-            stack.callback(process.kill)
-        train_together(bert, tokenizer, one)
-        for process in running:
-            _, complaint = process.communicate(timeout=600)
-            assert process.returncode == 0, complaint.decode()
+    train_together(bert, tokenizer, one)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in {**world, "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    with run_script("t.train_together(bert, tokenizer, out)", [bert, two], RANK="1", **world) as other:
+        train_together(bert, tokenizer, two)
+        _, complaint = other.communicate(timeout=600)
+    assert other.returncode == 0, complaint.decode()
 
     assert [step for step, *_ in losses_of(two)] == [1, 2, 3, 4]
     for together, alone in zip(losses_of(two), losses_of(one), strict=True):

@@ -1,7 +1,4 @@
-"""The devices of the network in `train fit`, with a stand-in for a machine with two GPUs.
-`train fit` and `train head` from files to checkpoints, by the command line and from Python.
-Inputs of the training commands: they are never overwritten, and keys of entities are distinct.
-"""
+"""`train fit` and `train head` from files to checkpoints: devices, inputs that stay as they are, keys of entities."""
 
 from __future__ import annotations
 
@@ -12,88 +9,49 @@ import pytest
 import torch
 from cli_runner import Run
 from fit_cases import read_log, write_corpus
-from tiny_models import make_bert
 
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import predict_types
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork
+from pearl_qdrant.errors import TrainingError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.examples.files import read_training_files
-from training.finetune import fit_model as stage
 from training.head import train_head
 from training.options import HeadOptions
 
 
-class TwoGpus:
-    """Stands for torch's GPUs, and records what was loaded on each."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.current = 0
-        self.network: list[str] = []
-        for name, value in {
-            "is_available": lambda: True,
-            "device_count": lambda: 2,
-            "current_device": lambda: self.current,
-            "set_device": self._choose,
-        }.items():
-            monkeypatch.setattr(torch.cuda, name, value)
-        monkeypatch.setattr(stage, "PairObjective", lambda *words: None)
-        monkeypatch.setattr(stage.TrainingLoop, "run", lambda loop: 0)
-        monkeypatch.setattr(PearlNetwork, "to", self._move)
-
-    def _choose(self, device: torch.device) -> None:
-        assert device.index is not None
-        self.current = device.index
-
-    def _move(self, device: torch.device) -> None:
-        self.network.append(str(device))
-
-
-@pytest.fixture
-def gpus(monkeypatch: pytest.MonkeyPatch) -> TwoGpus:
-    """A machine with two GPUs."""
-    return TwoGpus(monkeypatch)
-
-
-@pytest.fixture
-def words(tmp_path: Path) -> list[str]:
-    """The words of `train fit` with distilled phrases."""
-    (tmp_path / "base.tsv").write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
-    (tmp_path / "phrases.txt").write_text("NP__heart attack\t7\n", encoding="utf-8")
-    bert, base, phrases = make_bert(tmp_path / "bert"), tmp_path / "base.tsv", tmp_path / "phrases.txt"
-    words = ["train", "fit", "--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
-    return [*words, "--distil", str(phrases)]
-
-
 @pytest.mark.parametrize(
-    "rank, device, used",
+    "rank, device, said",
     [
-        *(("1", device, ["cuda:1"]) for device in ("auto", "cuda", "cuda:0")),
-        (None, "cuda:1", ["cuda:1"]),
-        ("2", "cuda", []),
+        *(("1", device, "moved to cuda:1") for device in ("auto", "cuda", "cuda:0")),
+        (None, "cuda:1", "moved to cuda:1"),
+        ("1", "cpu", "moved to cpu"),
+        ("2", "cuda", "'cuda:2' was requested, but there are only 2"),
     ],
 )
 def test_each_process_trains_on_its_own_gpu(
-    run: Run,
-    gpus: TwoGpus,
-    words: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    rank: str | None,
-    device: str,
-    used: list[str],
+    bert: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, rank: str | None, device: str, said: str
 ) -> None:
-    """Under torchrun, the second process has the second GPU, and a third is refused before it reads anything; a process
-    alone uses the one that was named.
+    """Under torchrun, the second process has the second of two GPUs, and a third is refused; a process alone uses the
+    one that was named, and processes without GPUs share the CPU.
     """
+
+    def move(_: object, device: torch.device) -> None:
+        raise TrainingError(f"moved to {device}")
+
+    for name, value in {"is_available": True, "device_count": 2, "current_device": 0, "set_device": None}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setattr(PearlNetwork, "to", move)
     if rank is not None:
         monkeypatch.setenv("LOCAL_RANK", rank)
+    base = tmp_path / "base.tsv"
+    base.write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
 
-    done = run(*words, "--device", device)
+    words = ["--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
+    done = run("train", "fit", *words, "--device", device)
 
-    assert done.status == (0 if used else 1), done.err
-    assert gpus.network == used
-    assert used or "'cuda:2' was requested, but there are only 2" in done.err
+    assert (done.status, said in done.err) == (1, True), done.err
 
 
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:
@@ -196,20 +154,18 @@ def test_an_input_is_not_written_over(run: Run, bert: Path, tmp_path: Path, comm
     assert contents(data) == before
 
 
-def paris_and_insulin(folder: Path) -> tuple[Path, Path]:
-    """Two bases with one file name, in which "1" is not the same entity."""
-    for place, row in (("a", "1\tParis\tCity of Light\n"), ("b", "1\tInsulin\tHumulin\n")):
-        (folder / place).mkdir()
-        (folder / place / "names.tsv").write_text(f"id\tname\taliases\n{row}", encoding="utf-8")
-    return folder / "a" / "names.tsv", folder / "b" / "names.tsv"
-
-
 @pytest.mark.parametrize("as_corpora", [False, True])
 def test_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path, as_corpora: bool) -> None:
-    """Entity 1 of a/names.tsv and entity 1 of b/names.tsv are two, in corpora too; given twice, a base is one."""
-    first, second = paris_and_insulin(tmp_path)
-    again = first.parent / ".." / "a" / "names.tsv"
-    corpora, bases = (), (first, second, again)
+    """Entity 1 of a/name.tsv and entity 1 of b/name.tsv are two, in corpora too; given twice, a base is one. The keys
+    of phrases begin with "name:", those of entities of these bases do not.
+    """
+    first, second, phrases = (tmp_path / place for place in ("a/name.tsv", "b/name.tsv", "freq_phrase.txt"))
+    for base, row in ((first, "paris\tParis\tCity of Light\n"), (second, "paris\tInsulin\tHumulin\n")):
+        base.parent.mkdir()
+        base.write_text(f"id\tname\taliases\n{row}", encoding="utf-8")
+    phrases.write_text("NP__Paris\t7\n", encoding="utf-8")
+    again = first.parent / ".." / "a" / "name.tsv"
+    corpora, bases = (phrases,), (first, second, again)
     if as_corpora:
         corpora, bases = (first.with_name("corpus"), second.with_name("corpus")), (first,)
         for base, out in zip((first, second), corpora, strict=True):
@@ -218,16 +174,6 @@ def test_bases_of_one_file_name_share_no_entity(run: Run, tmp_path: Path, as_cor
     examples = read_training_files(corpora, bases, min_count=1, max_errors=0)
 
     keys = {name: {one.entity for one in examples if one.name == name} for name in ("Paris", "Insulin")}
-    assert len(keys["Paris"]) == len(keys["Insulin"]) == 1
-    assert keys["Paris"] != keys["Insulin"]
-
-
-def test_a_base_called_name_shares_no_key_with_phrases(tmp_path: Path) -> None:
-    """The keys of phrases begin with "name:"; a base in name.tsv has others."""
-    base, phrases = tmp_path / "name.tsv", tmp_path / "freq_phrase.txt"
-    base.write_text("id\tname\taliases\nparis\tInsulin\tHumulin\n", encoding="utf-8")
-    phrases.write_text("NP__Paris\t7\n", encoding="utf-8")
-
-    examples = read_training_files((phrases,), (base,), min_count=1, max_errors=0)
-
-    assert len({example.entity for example in examples}) == 2
+    assert len(keys["Insulin"]) == 1
+    assert len(keys["Paris"]) == 1 + (not as_corpora)
+    assert not keys["Paris"] & keys["Insulin"]

@@ -162,20 +162,6 @@ def test_the_cosine_schedule_warms_up_and_ends_at_nothing() -> None:
     assert rates[-1] < 0.001
 
 
-def test_batches_are_a_function_of_seed_rank_and_step() -> None:
-    """Any batch can be made at any time by any process, always the same."""
-    examples = [Example(f"name {i:03}", (f"alias {i}",), str(i)) for i in range(50)]
-    runs = maker(examples, n_pairs=8, seed=3)
-
-    first = runs.make(7)
-    runs.make(8)
-    again = runs.make(7)
-    assert (first.anchors, first.positives) == (again.anchors, again.positives)
-    assert first.anchors != runs.make(8).anchors
-    assert first.positives != replace(runs, seed=4).make(7).positives
-    assert first.anchors != replace(runs, shard=Shard(1, 2)).make(7).anchors
-
-
 def test_an_epoch_takes_each_example_once_over_all_processes() -> None:
     """Two processes together see every phrase once an epoch, in another order in the next."""
     examples = [Example(f"name {i}", (), str(i)) for i in range(24)]

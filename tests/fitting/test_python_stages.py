@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from fit_cases import read_log
+from safetensors.torch import load_file, save_file
+from tiny_models import WORDS
 
 from pearl_qdrant import (
     CharacterWidths,
@@ -24,34 +25,28 @@ from pearl_qdrant import (
 )
 from pearl_qdrant.encoder.checkpoint import read_config
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.errors import OptionError
+from pearl_qdrant.errors import CheckpointError, OptionError
 from training.batches import BatchMaker, EpochSampler
 from training.finetune.request import FitConfig
 from training.options import MiningConfig
 from training.ulr.request import UlrConfig
 
-ROWS = "id\tname\ttypes\taliases\n" + "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
-
 
 class Heard(TrainingEvents):
-    """Keeps what a stage reports."""
+    """Keeps how many examples were read."""
 
-    def __init__(self) -> None:
-        self.examples: list[int] = []
-        self.encoded = 0
+    count = 0
 
     def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
-        self.examples.append(count)
-
-    def names_encoded(self, count: int) -> None:
-        self.encoded += count
+        self.count += count
 
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     """A base of twelve entities with two aliases each."""
     path = tmp_path / "base.tsv"
-    path.write_text(ROWS, encoding="utf-8")
+    rows = "".join(f"Q{i}\tnew york w{i}\tORG\tcity {i}|york {i}\n" for i in range(12))
+    path.write_text(f"id\tname\ttypes\taliases\n{rows}", encoding="utf-8")
     return path
 
 
@@ -68,10 +63,12 @@ def test_a_model_is_fitted_and_resumes(bert: Path, base: Path, tmp_path: Path) -
     resumed = fit_model(request(bert, str(base), str(out), steps=3))
 
     assert (result.checkpoint, result.steps, result.examples, result.wrote) == (out, 2, 12, True)
-    assert heard.examples == [12]
+    assert heard.count == 12
     assert resumed.steps == 3
     assert [row["step"] for row in read_log(out / "training")] == [1, 2, 3]
     assert read_config(out).name == "fitted"
+    with pytest.raises(CheckpointError, match="trained with mean pooling"):
+        fit_model(request(out, base, tmp_path / "again", pooling="cls"))
 
 
 @pytest.mark.parametrize(
@@ -94,30 +91,17 @@ def test_arguments_that_do_not_fit_are_named(
 
 
 def test_a_character_encoder_is_pretrained_and_joins_a_network(bert: Path, base: Path, tmp_path: Path) -> None:
-    """The folder that pre-training writes is an argument of fine-tuning."""
-    rng = random.Random(0)
-    words = "aspirin attack banana carbon castle cattle dragon engine".split()
-    lines = [f"{word} {' '.join(f'{rng.gauss(0, 1):.3f}' for _ in range(6))}\n" for word in words]
-    (tmp_path / "words.vec").write_text("".join(lines))
-    widths = CharacterWidths(char_dim=6, embedding_dim=8, word_dim=12)
-    mimicry = pretrain_character_encoder(
-        bert,
-        tmp_path / "love",
-        vectors=tmp_path / "words.vec",
-        widths=widths,
-        config=LoveConfig(epochs=1, batch=4),
-        progress=False,
-    )
+    """It mimics the whole words of the encoder's vocabulary; the folder is an argument of fine-tuning."""
+    widths, config = CharacterWidths(char_dim=6, embedding_dim=8, word_dim=12), LoveConfig(epochs=1, batch=4)
+    mimicry = pretrain_character_encoder(bert, tmp_path / "love", widths=widths, config=config, progress=False)
     fitted = fit_model(request(bert, base, tmp_path / "fitted", character_encoder=tmp_path / "love"))
 
-    assert mimicry.n == len(words)
+    assert mimicry.n == len(WORDS)
     assert read_config(fitted.checkpoint).char_dim == 6
 
 
 def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
     """What `train ulr` writes: the encoder is averaged, its MLM head stays, and a graph of the old weights goes."""
-    from safetensors.torch import load_file, save_file
-
     tuned, out = tmp_path / "tuned", tmp_path / "out"
     shutil.copytree(bert, tuned)
     before = load_file(bert / "model.safetensors")

@@ -1,6 +1,4 @@
-"""The multilingual recipe: folds and hard negatives of names in many languages, its measure, and its commands.
-Examples of the shipped model's recipe: WordNet, splits, typed names.
-"""
+"""The recipes of the shipped model: what is held out, its examples, and the measures by which it was chosen."""
 
 from __future__ import annotations
 
@@ -15,148 +13,78 @@ import pytest
 from development_suite import FOLDS, FoldData, compare, summary
 from evaluation_data import Letters, made_up_names, write_table
 from mini_en.examples import (
-    ExampleSource,
     alias_examples,
     held_out_aliases,
-    prepositional_examples,
     typed_examples,
     without_strings,
-    wordnet_examples,
 )
-from multilingual.data import _sorted, hard_negatives
-from multilingual.names import Entity, held_out_names, script_of
+from multilingual.names import Entity, held_out_names
 from multilingual.tasks import multilingual_tasks
 
 from pearl_qdrant.encoder.protocol import Encoded
-from pearl_qdrant.phrase_types import PHRASE_TYPES
 from training.evaluation.data import FolderData
 from training.evaluation.methods import EncoderMethod
 from training.examples.example import (
     DEVELOPMENT_SPLITS,
     TEST_SPLITS,
     TRAIN_SPLITS,
-    Example,
     any_class,
     name_key,
     split_of,
 )
 
-CYRILLIC = str.maketrans("abcdefghijklmnop", "абцдефгхийклмноп")
 
-
-def id_in(splits: range, start: int = 0) -> str:
+def id_in(splits: range) -> str:
     """An id whose fold is in these splits."""
-    return next(str(i) for i in range(start, start + 1_000) if split_of(str(i)) in splits)
+    return next(str(i) for i in range(1_000) if split_of(str(i)) in splits)
 
 
-def made_entities() -> list[Entity]:
-    """Three hundred countries named by letters, in Cyrillic and with an Italian ending."""
-    rng = random.Random(0)
-    names = ["".join(rng.choices("abcdefghijklmnop", k=8)) for _ in range(300)]
-    return [
-        Entity("territory", (f"T{i}",), name, {name.translate(CYRILLIC): "ru", f"{name}a": "it", f"{name}o": "xx"})
-        for i, name in enumerate(names)
-    ] + [Entity("place", (f"P{i}",), name, {name.translate(CYRILLIC): ""}) for i, name in enumerate(names)]
+class Reader(Letters):
+    """Letters, which reads Cyrillic as Latin, and eight letters of a name."""
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        back = str.maketrans("абцдефгхийклмноп", "abcdefghijklmnop")
+        return super().encode([name.translate(back)[:8] for name in names])
 
 
-def test_an_entity_is_never_trained_on_if_any_list_tests_it() -> None:
-    """The first id decides the fold, but an id of the test keeps the entity out of training and development."""
-    train, test = id_in(TRAIN_SPLITS), id_in(TEST_SPLITS)
-
-    assert Entity("territory", (train,), "A").split in TRAIN_SPLITS
-    assert Entity("territory", (train, test), "A").split in TEST_SPLITS
-    assert Entity("territory", (id_in(DEVELOPMENT_SPLITS), train), "A").split in DEVELOPMENT_SPLITS
-
-
-def test_names_of_held_out_entities_are_held_out() -> None:
-    """All names of a country, but of a place of GeoNames not its English one, which many places share."""
-    held = id_in(DEVELOPMENT_SPLITS)
+def test_entities_of_the_test_and_their_names_are_held_out() -> None:
+    """An id of the test keeps an entity out of training. All names of a held-out country are held out, but not the
+    English one of a place of GeoNames, which many places share.
+    """
+    train, test, held = id_in(TRAIN_SPLITS), id_in(TEST_SPLITS), id_in(DEVELOPMENT_SPLITS)
     entities = [
-        Entity("territory", (held,), "Moldavia", {"Молдавия": "ru"}),
+        Entity("territory", (held, train), "Moldavia", {"Молдавия": "ru"}),
         Entity("place", (held,), "Moscow", {"Москва": ""}),
-        Entity("place", (id_in(TRAIN_SPLITS),), "Minsk", {"Мінск": ""}),
+        Entity("place", (train,), "Minsk", {"Мінск": ""}),
     ]
 
+    assert Entity("territory", (train, test), "A").split in TEST_SPLITS
     assert held_out_names(entities, DEVELOPMENT_SPLITS) == {"moldavia", "молдавия", "москва"}
 
 
-def test_scripts_are_those_of_most_letters() -> None:
-    """Digits and marks have no script."""
-    names = {"Москва 2": "CYRILLIC", "東京 (Tokyo)": "LATIN", "서울": "HANGUL", "São Paulo": "LATIN", "12:30": ""}
-
-    assert {name: script_of(name) for name in names} == names
-
-
-def test_neighbours_in_a_batch_are_of_two_entities() -> None:
-    """The examples of an entity are far apart, each run in alphabetical order."""
-    examples = [Example(name, (f"{name}{i}",), name) for name in ("b", "a", "c") for i in range(2)]
-
-    assert [e.entity for e in _sorted(examples)] == ["a", "b", "c", "a", "b", "c"]
-
-
-def test_hard_negatives_are_in_other_scripts_and_of_neighbours() -> None:
-    """Iran gets what Iraq is called elsewhere, and never a name of its own."""
-    source = ExampleSource([Example("Iran", ("Иран",), "i"), Example("Iraq", ("Ирак", "Irak"), "q")], 1.0)
-
-    assert list(hard_negatives([source], random.Random(0))) == [("Iraq", ["Иран"])]
-
-
 def test_mentions_are_held_out_names_looked_for_among_all_english_ones() -> None:
-    """An encoder that maps letters finds every one; only larger languages are asked for; all folds are searched."""
-    entities = made_entities()
-    tasks = multilingual_tasks(entities)
-    english = {entity.name for entity in entities}
+    """An encoder of both scripts finds every one; only larger languages are asked for; all folds are searched."""
+    rng, cyrillic = random.Random(0), str.maketrans("abcdefghijklmnop", "абцдефгхийклмноп")
+    names = ["".join(rng.choices("abcdefghijklmnop", k=8)) for _ in range(300)]
+    entities = [
+        Entity("territory", (f"T{i}",), name, {name.translate(cyrillic): "ru", f"{name}a": "it", f"{name}o": "xx"})
+        for i, name in enumerate(names)
+    ] + [Entity("place", (f"P{i}",), name, {name.translate(cyrillic): ""}) for i, name in enumerate(names)]
+    tasks = [task for task in multilingual_tasks(entities) if any(search.mentions for search in task.searches)]
+    assert all({name for name, _ in search.names} == set(names) for task in tasks for search in task.searches)
 
-    def encode(names: Sequence[str]) -> Encoded:
-        back = str.maketrans("абцдефгхийклмноп", "abcdefghijklmnop")
-        vectors = np.zeros((len(names), 27), dtype=np.float32)
-        for row, name in zip(vectors, names, strict=True):
-            for place, letter in enumerate(name.translate(back)[:8]):
-                row[ord(letter) - ord("a")] += 2**place
-        unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return Encoded(unit, np.ones(len(names), dtype=bool), None)
-
-    letters = Letters(has_head=False)
-    letters.encode = encode  # type: ignore[method-assign]
-    figures = {
-        task.name: task.measure(EncoderMethod(letters)).value
-        for task in tasks
-        if any(search.mentions for search in task.searches)
-    }
+    figures = {task.name: task.measure(EncoderMethod(Reader(has_head=False))).value for task in tasks}
     assert set(figures) == {"territory: other scripts", "territory: other languages, Latin", "place: other scripts"}
-    for task in tasks:
-        for search in task.searches:
-            if task.name.startswith("territory"):
-                assert {name for name, _ in search.names} == english
-            assert all(not mention.endswith("o") or mention.isascii() is False for mention, _ in search.mentions)
-            assert all(split_of(min(gold).partition(":")[2]) in DEVELOPMENT_SPLITS for _, gold in search.mentions)
     assert all(value > 99 for value in figures.values())
-
-
-@pytest.fixture
-def wordnet(tmp_path: Path) -> Path:
-    """Made-up synsets in WordNet's format, after lines of the licence."""
-    licence = "  1 This is a licence line.\n"
-    noun = "00000001 06 n 02 red_lorry 0 truck 0 001 @ 00000002 n 0000 | a made-up lorry\n"
-    person = "00000003 18 n 01 Jane_Q._Sample 0 001 @i 00000002 n 0000 | a made-up person\n"
-    adjective = "00000004 00 a 02 speedy(p) 0 rapid 0 000 | made up\n"
-    for part, lines in (("noun", noun + person), ("verb", ""), ("adj", adjective), ("adv", "")):
-        (tmp_path / f"data.{part}").write_text(licence + lines, encoding="utf-8")
-    return tmp_path
-
-
-def test_synsets_are_read_with_class_and_type(wordnet: Path) -> None:
-    """Lemmas have spaces and no markers; common nouns are OTHER, a named person is PERSON."""
-    found = {e.name: e for e in wordnet_examples(wordnet)}
-
-    assert found["red lorry"].others == ("truck",)
-    assert [PHRASE_TYPES[i] for i in found["red lorry"].allowed] == ["NP-OTHER"]
-    assert [PHRASE_TYPES[i] for i in found["Jane Q. Sample"].allowed] == ["NP-PERSON"]
-    assert [PHRASE_TYPES[i] for i in found["speedy"].allowed] == ["ADJP-OTHER"]
+    for search in (search for task in tasks for search in task.searches):
+        assert all(not mention.endswith("o") or not mention.isascii() for mention, _ in search.mentions)
+        assert all(split_of(min(gold).partition(":")[2]) in DEVELOPMENT_SPLITS for _, gold in search.mentions)
 
 
 def test_splits_are_by_entity_and_no_held_out_string_enters(tmp_path: Path) -> None:
-    """No alias of a held-out entity is in training, nor any string equal to one after case folding."""
+    """No alias of a held-out entity is in training, nor any string equal to one after case folding, nor a typed name of
+    another split; a typed name with two types allows either.
+    """
     rows = "".join(f"E{i}\tname {i}\tAlias {i}|shared {i % 3}\n" for i in range(60))
     path = tmp_path / "base.tsv"
     path.write_text(f"id\tname\taliases\n{rows}", encoding="utf-8")
@@ -168,20 +96,12 @@ def test_splits_are_by_entity_and_no_held_out_string_enters(tmp_path: Path) -> N
     assert "shared 0" in held
     assert name_key("Route 66 ") == name_key("route 12")
 
-
-def test_typed_names_keep_all_their_types(tmp_path: Path) -> None:
-    """A name with two types allows either; test names are skipped."""
-    names = [f"place {chr(97 + i)}{chr(97 + j)}" for i in range(20) for j in range(5)]
-    path = tmp_path / "typed.tsv"
-    rows = "".join(f"{name}\tGPE\n{name}\tLOC\n" for name in names)
-    path.write_text(f"name\tonto_type\n{rows}", encoding="utf-8")
+    names = [f"place {a}{b}" for a in "abcdefgh" for b in "abcdef"]
+    path.write_text("name\tonto_type\n" + "".join(f"{name}\tGPE\n{name}\tLOC\n" for name in names), encoding="utf-8")
     found = typed_examples(path)
-
     assert 0 < len(found) < len(names)
-    assert all(split_of(name_key(e.name)) not in TEST_SPLITS for e in found)
+    assert all(split_of(name_key(e.name)) in TRAIN_SPLITS for e in found)
     assert found[0].allowed == any_class(["GPE", "LOC"])
-    prepositional = prepositional_examples(found, 5, random.Random(0))
-    assert {PHRASE_TYPES[i] for i in prepositional[0].allowed} == {"PP-GPE", "PP-LOC"}
 
 
 @pytest.fixture
@@ -202,30 +122,19 @@ def data(tmp_path: Path) -> FolderData:
     return FolderData(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "path, columns", [("pearl_bench/bird.tsv", ("term1",)), ("autofj/left.tsv", ("dataset", "title"))]
-)
-def test_each_item_is_in_one_fold(data: FolderData, path: str, columns: tuple[str, ...]) -> None:
-    """The folds have no item in common, a data set of AutoFJ among them, and are the table together."""
-    folds = [FoldData(data, fold).rows(path, *columns) for fold in FOLDS]
-
-    assert not {row[0] for row in folds[0]} & {row[0] for row in folds[1]}
-    assert sorted([*folds[0], *folds[1]]) == sorted(data.rows(path, *columns))
-    assert all(split_of(name_key(row[0])) % 2 == 1 for row in folds[0])  # as the development splits: 7 is fold 1
-
-
-def test_a_pair_and_its_reverse_are_in_one_fold(data: FolderData) -> None:
-    """PPDB has many pairs both ways."""
-    found = set(FoldData(data, 1).rows("pearl_bench/ppdb.tsv", "phrase1", "phrase2"))
-
-    assert found == {(b, a) for a, b in found}
-
-
-def test_development_rows_stand_for_those_of_the_test(data: FolderData) -> None:
-    """Of CoNLL a fold measures the development part, and none of the test."""
-    rows = FoldData(data, 2).rows("pearl_bench/conll2003.tsv", "split", "mention")
-
-    assert {mention.split()[1] for split, mention in rows if split == "test"} == {"dev"}
+def test_each_item_is_in_one_fold(data: FolderData) -> None:
+    """The folds have no item in common, a pair and its reverse or a data set of AutoFJ being one, and are the table
+    together; of CoNLL a fold measures the development part, and none of the test.
+    """
+    for path, *columns in (("pearl_bench/bird.tsv", "term1"), ("autofj/left.tsv", "dataset", "title")):
+        folds = [FoldData(data, fold).rows(path, *columns) for fold in FOLDS]
+        assert not {row[0] for row in folds[0]} & {row[0] for row in folds[1]}
+        assert sorted([*folds[0], *folds[1]]) == sorted(data.rows(path, *columns))
+        assert all(split_of(name_key(row[0])) % 2 == 1 for row in folds[0])  # as the development splits: 7 is fold 1
+    pairs = set(FoldData(data, 1).rows("pearl_bench/ppdb.tsv", "phrase1", "phrase2"))
+    assert pairs == {(b, a) for a, b in pairs}
+    mentions = FoldData(data, 2).rows("pearl_bench/conll2003.tsv", "split", "mention")
+    assert {mention.split()[1] for split, mention in mentions if split == "test"} == {"dev"}
 
 
 class Noisy(Letters):

@@ -21,7 +21,6 @@ from pearl_qdrant.encoder.checkpoint import read_config, write_config
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import InputError, OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
-from training.corpus.typing import vocabulary_phrases
 from training.examples.example import split_of
 from training.options import STAGES, Compared
 from training.refresh import verdict, write_base_files
@@ -33,9 +32,10 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_bert(tmp_path_factory.mktemp("models") / "bert")
 
 
-def write_base(path: Path, n: int = 40, *, kind: str = "ORG", aliases: bool = True) -> Path:
-    """A base of n entities, each with two aliases."""
-    rows = [f"Q{i}\tnew york w{i}\t{kind}\t{f'city {i}|york {i}' if aliases else ''}\n" for i in range(n)]
+def write_base(path: Path, n: int = 40, *, aliases: int = 2) -> Path:
+    """A base of n entities, each with some aliases."""
+    names = ((f"new york w{i}", "|".join((f"city {i}", f"york {i}")[:aliases])) for i in range(n))
+    rows = [f"Q{i}\t{name}\tORG\t{others}\n" for i, (name, others) in enumerate(names)]
     path.write_text("id\tname\ttypes\taliases\n" + "".join(rows), encoding="utf-8")
     return path
 
@@ -90,16 +90,13 @@ def whole(bert: Path, tmp_path_factory: pytest.TempPathFactory) -> RefreshResult
     return refresh_model(request(bert, write_base(folder / "base.tsv", 60), folder / "model"))
 
 
-QUICK = {("fit", "within"), ("export", "after")}
-"""Kills of the default run; the others are slow tests, since each is two runs."""
-
-
 @pytest.mark.parametrize(
     "stage, when",
     [
-        pytest.param(stage, when, marks=() if (stage, when) in QUICK else pytest.mark.slow)
-        for stage in STAGES
-        for when in ("within", "after")
+        *(("fit", "within"), ("export", "after")),
+        # The others are slow tests, since each is two runs.
+        *(pytest.param(stage, "within", marks=pytest.mark.slow) for stage in STAGES if stage != "fit"),
+        *(pytest.param(stage, "after", marks=pytest.mark.slow) for stage in ("base", "fit", "measure")),
     ],
 )
 def test_a_run_that_is_killed_ends_when_it_is_repeated(
@@ -153,12 +150,15 @@ def test_what_is_kept_out_is_not_learned(tmp_path: Path) -> None:
     assert files.has_types
 
 
-def test_a_base_without_aliases_is_refused(bert: Path, tmp_path: Path) -> None:
-    """There is nothing to learn from names that nothing else is called."""
-    base = write_base(tmp_path / "base.tsv", aliases=False)
-
+def test_what_cannot_be_refreshed_is_refused(bert: Path, tmp_path: Path) -> None:
+    """There is nothing to learn from names that nothing else is called; other files of a work folder are kept."""
+    base, work = write_base(tmp_path / "base.tsv", aliases=0), tmp_path / "work"
     with pytest.raises(InputError, match="needs a base with aliases"):
         refresh_model(request(bert, base, tmp_path / "model"))
+    work.mkdir()
+    (work / "thesis.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(OptionError, match="Give an empty folder"):
+        refresh_model(request(bert, base, tmp_path / "model", work=work, restart=True))
 
 
 def test_minutes_give_as_many_steps_as_they_have_time_for(bert: Path, tmp_path: Path) -> None:
@@ -167,25 +167,6 @@ def test_minutes_give_as_many_steps_as_they_have_time_for(bert: Path, tmp_path: 
     result = refresh_model(request(bert, base, tmp_path / "model", steps=None, minutes=0.0001))
 
     assert result.steps == 1
-
-
-def test_files_that_no_refresh_wrote_are_kept(bert: Path, tmp_path: Path) -> None:
-    """A work folder with other files is refused, with `restart` too."""
-    base, work = write_base(tmp_path / "base.tsv"), tmp_path / "work"
-    work.mkdir()
-    (work / "thesis.txt").write_text("mine", encoding="utf-8")
-
-    with pytest.raises(OptionError, match="Give an empty folder"):
-        refresh_model(request(bert, base, tmp_path / "model", work=work, restart=True))
-
-
-def test_words_of_the_vocabulary_are_distilled(bert: Path) -> None:
-    """Whole words of letters, alone and in pairs, the same for each seed."""
-    found = vocabulary_phrases(bert / "tokenizer.json", seed=0)
-
-    assert "york" in found
-    assert all(word.isalpha() and len(word) >= 3 for phrase in found for word in phrase.split())
-    assert found == vocabulary_phrases(bert / "tokenizer.json", seed=0)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +184,10 @@ def test_the_verdict_goes_by_the_intervals(bounds: list[tuple[float, float]], ex
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_resamples")
 def test_the_command_measures_what_was_kept_out(bert: Path, tmp_path: Path, run: Run) -> None:
     """With enough entities the aliases that were kept out are linked with both models."""
-    base, out = write_base(tmp_path / "base.tsv", 700, kind="ORG"), tmp_path / "model"
+    base, out = write_base(tmp_path / "base.tsv", 500, aliases=1), tmp_path / "model"
     arguments = [str(base), "--out", str(out), "--model", str(bert), "--minutes", "0.01", "--device", "cpu"]
     found = json.loads(run("train", "refresh", *arguments, "--json").out)
 
@@ -241,28 +223,30 @@ def refreshed(run: Run, start: Path, out: Path, *words: str, types: str = "") ->
 
 
 def test_a_base_without_types_leaves_the_type_head_as_it_was(run: Run, start: Path, tmp_path: Path) -> None:
-    """What the start's head could say can still be said: types are numbers, and no label is forgotten."""
-    refreshed(run, start, tmp_path / "fitted")
+    """What the start's head could say can still be said: types are numbers, and no label is forgotten. Averaging keeps
+    the fitted head, and says that another one is a choice, which needs names of every type.
+    """
+    fitted = refreshed(run, start, tmp_path / "fitted")
+    averaged = run("train", "average", str(start), str(tmp_path / "fitted"), str(tmp_path / "averaged"))
 
     found = load_encoder(str(tmp_path / "fitted")).encode(NAMES).type_probabilities
     assert found is not None
     assert np.isfinite(found).all()
     assert read_config(tmp_path / "fitted").label_counts == read_config(start).label_counts
+    assert "train average" in fitted.err
+    assert "train head" not in fitted.err
+    assert averaged.status == 0, averaged.err
+    for said in ("type head is that of", "train head", "every type"):
+        assert said in averaged.err
 
 
 def test_types_of_the_base_are_added_to_those_known(run: Run, start: Path, tmp_path: Path) -> None:
-    """A base of organisations does not make every other type one that was never seen."""
-    refreshed(run, start, tmp_path / "fitted", types="ORG")
-
-    counts = dict(zip(PHRASE_TYPES, read_config(tmp_path / "fitted").label_counts, strict=True))
-    assert counts["NP-ORG"] == 13
-    assert counts["NP-GPE"] == 1
-    assert counts[PHRASE_TYPES[-1]] == 0
-
-
-def test_few_types_are_warned_of(run: Run, start: Path, tmp_path: Path) -> None:
-    """Training on one type makes a head forget the others: it is said, with the way to keep it."""
+    """A base of two types does not make the others ones that were never seen. But training on it makes a head forget
+    them: it is said, with the way to keep it.
+    """
     warned = refreshed(run, start, tmp_path / "a", types="ORG GPE")
+    counts = dict(zip(PHRASE_TYPES, read_config(tmp_path / "a").label_counts, strict=True))
+    assert (counts["NP-ORG"], counts["NP-LAW"], counts[PHRASE_TYPES[-1]]) == (7, 1, 0)
     silent = refreshed(run, start, tmp_path / "b", "--type-weight", "0", types="ORG GPE")
 
     assert "2 of the 19 entity types" in warned.err
@@ -293,16 +277,3 @@ def test_a_graph_whose_head_learnt_nothing_gives_vectors_alone(start: Path, tmp_
     assert encoder.encode(NAMES).type_probabilities is None
     expected = load_encoder(str(start), runtime="onnx").encode(NAMES).vectors
     assert np.array_equal(encoder.encode(NAMES).vectors, expected)
-
-
-def test_averaging_says_what_became_of_the_type_head(run: Run, start: Path, tmp_path: Path) -> None:
-    """The head stays the fitted one; fitting another is a choice, and needs names of every type."""
-    fitted = refreshed(run, start, tmp_path / "fitted")
-    averaged = run("train", "average", str(start), str(tmp_path / "fitted"), str(tmp_path / "averaged"))
-
-    assert "train average" in fitted.err
-    assert "train head" not in fitted.err
-    assert averaged.status == 0, averaged.err
-    assert "type head is that of" in averaged.err
-    assert "train head" in averaged.err
-    assert "every type" in averaged.err

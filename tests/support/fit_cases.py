@@ -138,13 +138,10 @@ tokenizer = t.open_tokenizer(bert)
 """
 
 
-def run_script(folder: Path, code: str, words: Sequence[Path], **environment: str) -> subprocess.Popen[bytes]:
+def run_script(code: str, words: Sequence[Path], **environment: str) -> subprocess.Popen[bytes]:
     """Start a Python that knows this module as `t`."""
-    script = folder / f"script{environment.get('RANK', '')}.py"
-    script.write_text(_START + code, encoding="utf-8")
-    known = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     return subprocess.Popen(
-        [sys.executable, str(script), *map(str, words)],
-        env=known | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | environment,
+        [sys.executable, "-c", _START + code, *map(str, words)],
+        env=os.environ | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1"} | environment,
         stderr=subprocess.PIPE,
     )

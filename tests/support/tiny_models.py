@@ -38,7 +38,7 @@ _SHAPE = {
 }
 
 _LETTERS = [chr(i) for i in range(ord("a"), ord("z") + 1)] + list("0123456789.-'")
-_WORDS = "the new york times post heart attack aspirin city of united states".split()
+WORDS = "the new york times post heart attack aspirin city of united states".split()
 
 NAMES = [
     "The New York Times",
@@ -72,7 +72,7 @@ NAMES_OF_THE_WORLD = [
 def make_bert(folder: Path, *, seed: int = 0, words: int = 0) -> Path:
     """A BERT with its tokenizer, as transformers writes it; `words` more entries of the vocabulary."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = special + _LETTERS + [f"##{letter}" for letter in _LETTERS] + _WORDS
+    vocabulary = special + _LETTERS + [f"##{letter}" for letter in _LETTERS] + WORDS
     vocabulary += [f"w{i}" for i in range(words)]
     tokenizer = Tokenizer(models.WordPiece({t: i for i, t in enumerate(vocabulary)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -152,7 +152,7 @@ def make_albert(folder: Path, *, seed: int = 0) -> Path:
     """An ALBERT with a Unigram tokenizer, embeddings narrower than its layers, and layers that share weights."""
     special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     pieces = [(token, 0.0) for token in special]
-    pieces += [("\u2581", -3.0), *((letter, -4.0) for letter in _LETTERS), *((f"\u2581{w}", -2.0) for w in _WORDS)]
+    pieces += [("\u2581", -3.0), *((letter, -4.0) for letter in _LETTERS), *((f"\u2581{w}", -2.0) for w in WORDS)]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=1, byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
