@@ -96,25 +96,6 @@ def test_the_kinds_weigh_as_their_shares(made: KnownMentions) -> None:
     assert sum(weights.values()) == pytest.approx(len(made.labels))
 
 
-def test_no_mention_can_find_its_own_string_where_it_must_not(made: KnownMentions) -> None:
-    """A true alias excludes its own name; a removed entity all names; exact names exclude nothing. A name of two
-    entities is no mention.
-    """
-    rows = {kind: made.kinds.index(kind) for kind in ("exact", "alias", "nil removed")}
-    assert made.labels[rows["exact"]].entity_id is not None
-    assert excluded(made, rows["exact"]) == set()
-
-    alias = made.labels[rows["alias"]]
-    assert excluded(made, rows["alias"]) == {(alias.entity_id, alias.mention)}
-
-    gone = excluded(made, rows["nil removed"])
-    assert made.right_ids[rows["nil removed"]] == frozenset()
-    assert made.mentions[rows["nil removed"]].mention in {name for _, name in gone}
-    assert len({entity_id for entity_id, _ in gone}) == 1
-    assert len(gone) == 2
-    assert not {"IL-2 gene", "il2 Gene"} & {one.mention for one in made.mentions}
-
-
 def test_labels_without_nil_get_a_share_of_it(collection: Collection) -> None:
     """Some entities are excluded with all that share their names; a share of 0 excludes none."""
     labels = [Label(f"object {i}", f"e{i}") for i in range(50)]

@@ -193,15 +193,6 @@ def test_popularity_that_is_off_leaves_the_rules_and_an_id_is_left_alone() -> No
     assert rescored(one, MODEL, limit=1) is scored
 
 
-def test_mentions_without_candidates_stay_empty() -> None:
-    """A document whose mentions found nothing is no error."""
-    mentions = [mention(""), mention("🦄"), mention("the"), mention("a the")]
-
-    set_features(mentions, MODEL)
-
-    assert [rescored(one, MODEL, limit=1).found for one in mentions] == [[], [], [], []]
-
-
 def test_coefficients_have_the_sign_of_their_meaning_and_known_names() -> None:
     """No feature lowers a candidate. A misspelled part or coefficient names what there is."""
     assert (MODEL.features >= 0).all()

@@ -126,14 +126,6 @@ def test_batches_contain_each_name_once_within_the_limits(lengths: list[int], ma
         assert len(batch) == 1 or len(batch) * array[batch].max() <= max_tokens
 
 
-def test_little_padding_is_computed() -> None:
-    """Names of a typical base cost at most a tenth more than their tokens."""
-    lengths = np.clip(np.random.default_rng(0).poisson(4, 2000) + 3, 3, 64)
-    batches = plan_batches(lengths, max_tokens=2048, max_names=256)
-    cells = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
-    assert cells <= 1.1 * lengths.sum()
-
-
 @pytest.fixture(scope="module")
 def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A tiny model of each family."""

@@ -275,9 +275,7 @@ def refusal(folder: Path, **words: Any) -> CheckpointError:
     "name", ["config.json", "sentence_bert_config.json", "1_Pooling/config.json", "modules.json",
              "tokenizer_config.json", "config_sentence_transformers.json"],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "content", ["", "{", DEEP, DEEP_OBJECT, "[1]", '"text"', "1", "null"], ids=lambda text: text[:6] or "empty"
-)
+@pytest.mark.parametrize("content", ["", DEEP, "[1]"], ids=lambda text: text[:6] or "empty")
 def test_an_invalid_settings_file_is_refused(copy: Callable[[str], Path], name: str, content: str) -> None:
     """Invalid JSON, endlessly nested JSON and JSON of another kind are reported for every file that is read."""
     folder = copy("onnx")

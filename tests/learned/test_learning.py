@@ -13,7 +13,7 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import LearningError, StoreFullError
 from pearl_qdrant.linking.calibration import CalibrationData, Label
 from pearl_qdrant.linking.learned import learned_batches
-from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
+from pearl_qdrant.linking.learned.ledger import Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge.content import LEDGER_FILE
@@ -42,17 +42,6 @@ def parse(*batches: list[bytes]) -> Ledger:
 def effective(ledger: Ledger) -> list[str]:
     """Keys of the batches that count."""
     return [one.key for one, _ in ledger.effective()]
-
-
-def test_a_batch_comes_back_with_its_rows() -> None:
-    """What was learned is read back, with its counts and in any script."""
-    ledger = parse(batch("a", 1, ("Zürich \u2028", "Q72", 2), ("🦄", None, 1)))
-
-    assert [rows for _, rows in ledger.effective()] == [
-        [LearnedRow("Zürich \u2028", "Q72", 2), LearnedRow("🦄", None, 1)]
-    ]
-    found = ledger.batches[0]
-    assert (found.mentions, found.names, found.nil_mentions, ledger.next_number) == (3, 2, 1, 2)
 
 
 @pytest.mark.parametrize("n_lines", [1, 2, 3])

@@ -178,7 +178,9 @@ def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder:
 
 
 def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
-    """An error of the encoder is raised after the batches before it, and no thread is left."""
+    """An error of the encoder is raised after the batches before it. No thread is left, nor by a stream that is left
+    early.
+    """
     batches = prepare_ahead(Watched(encoder, fail_on="w20").encode, iter([f"w{i}" for i in range(50)]), 8, lambda: None)
     got = [next(batches)[0], next(batches)[0]]
     with pytest.raises(MemoryError):
@@ -186,10 +188,6 @@ def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
 
     assert [len(batch) for batch in got] == [8, 8]
     assert no_threads("encode")
-
-
-def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
-    """Stopping after the first links waits for at most one batch."""
     batches = prepare_ahead(encoder.encode, iter([f"w{i}" for i in range(1000)]), 8, lambda: None)
     next(batches)
     batches.close()  # type: ignore[attr-defined]

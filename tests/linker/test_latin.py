@@ -15,13 +15,7 @@ RUSSIAN = ["Михаил Горбачёв", "Борис Ельцин", "Парк
 @pytest.mark.parametrize(
     "name, in_latin",
     [
-        *(
-            ("Горбачёв", "gorbachev"),
-            ("Москва", "moskva"),
-            ("北京", "beijing"),
-            ("서울", "seoul"),
-            ("クロサワ", "kurosawa"),
-        ),
+        *(("Горбачёв", "gorbachev"), ("北京", "beijing"), ("서울", "seoul"), ("クロサワ", "kurosawa")),
         *(("Μερκούρη", "merkoyri"), ("New York", "new york"), ("Ærø", "aero"), ("😀", ""), ("\ud800", "")),
     ],
 )
@@ -36,7 +30,6 @@ def test_names_in_latin_letters(name: str, in_latin: str) -> None:
     "names, mention, right",
     [
         (PEOPLE, "Михаил Горбачёв", "Mikhail Gorbachev"),
-        (PEOPLE, "Борис Ельцин", "Boris Yeltsin"),
         (PEOPLE, "Μελίνα Μερκούρη", "Melina Merkouri"),
         (RUSSIAN, "Mikhail Gorbachev", "Михаил Горбачёв"),
         (RUSSIAN, "Михаил Горбачев", "Михаил Горбачёв"),

@@ -12,7 +12,6 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.errors import InvalidEntityError, PearlQdrantError, UnknownTypeError
 from pearl_qdrant.linking import editing
-from pearl_qdrant.linking.editing import EntityBatches
 
 MENTIONS = ["New York", "NYTimes", "heart attack", "new york times magazine", "Company 7", "\U0001f984", "zzz"]
 MORE = [Entity(f"c{i}", f"Company {i}", (f"New York Company {i}",), ("firm",), ("ORG",)) for i in range(40)]
@@ -177,15 +176,3 @@ def test_an_invalid_list_of_entities_is_refused(small: EntityLinker) -> None:
             small.add(cast("list[Entity]", bad))
     with pytest.raises(TypeError, match=r"entity_ids is a list of ids, not one: write \['nyt'\]"):
         small.delete("nyt")
-
-
-def test_a_batch_that_was_not_written_comes_again() -> None:
-    """An edit that is repeated goes on with the batch that failed, and only that one is kept of a long stream."""
-    batches = EntityBatches(Entity(f"E{i}", f"name {i}") for i in range(2500))
-    given = iter(batches)
-    first, second = next(given), next(given)  # the write of the second one fails
-    again = [[entity.entity_id for entity in batch] for batch in batches]
-
-    assert (len(first), len(second)) == (1024, 1024)
-    assert [batch[0] for batch in again] == ["E1024", "E2048"]
-    assert list(batches) == []

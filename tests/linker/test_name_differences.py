@@ -6,8 +6,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.ranking.model import FEATURES, SIGNS, TABLE
-from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
+from pearl_qdrant.linking.ranking.name_differences import name_differences
 from pearl_qdrant.linking.ranking.string_features import string_features
 
 
@@ -113,13 +112,3 @@ def test_brackets_of_the_canonical_name_count_for_other_names() -> None:
     assert found == {"bracket_differs": 1.0}
     assert differences("São Tomé", "sao tome") == {}
     assert differences("violin", "Kiruna Mine") == {}
-
-
-def test_the_table_has_the_features_in_the_order_of_their_values() -> None:
-    """Differences come last, each with a sign and words."""
-    fields = NameDifferences._fields[:-2]
-
-    assert FEATURES[-len(fields) :] == fields
-    assert len(set(FEATURES)) == len(TABLE)
-    assert set(SIGNS.values()) == {-1, 0, 1}
-    assert all(one.words for one in TABLE)

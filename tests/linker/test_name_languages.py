@@ -11,15 +11,9 @@ from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker
 
+GENEVA = {"Geneva": "en", "Genf": "de", "Genève": "fr"}
 ENTITIES = [
-    Entity(
-        "geneva",
-        "Geneva",
-        ("Genf", "Genève", "GVA"),
-        ("city",),
-        ("GPE",),
-        languages={"Geneva": "en", "Genf": "de", "Genève": "fr"},
-    ),
+    Entity("geneva", "Geneva", ("Genf", "Genève", "GVA"), ("city",), ("GPE",), languages=GENEVA),
     Entity("gift-en", "gift", ("present",), ("thing",), ("OTHER",), languages={"gift": "en", "present": "en"}),
     Entity("gift-de", "Gift", ("Toxin",), ("substance",), ("OTHER",), languages={"Gift": "de-at", "Toxin": "de"}),
     Entity("nokia", "Nokia", (), ("company",), ("ORG",), languages={"Nokia": "mul"}),

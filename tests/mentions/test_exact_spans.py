@@ -30,7 +30,6 @@ def names_of(*names: str) -> KnownNames:
         ("The left ventricle was large.", ["left ventricle"]),
         ("It was carcinoma not otherwise specified.", ["carcinoma not otherwise specified"]),
         ("He has type 1 and type 2 diabetes now.", ["type 1 and type 2 diabetes"]),
-        ("A case of kuru, susceptibility to prions.", ["kuru, susceptibility to"]),
         ("We heard Panic! at the Disco there.", ["Panic! at the Disco"]),
         ("The mandibular division [Vc] is cut.", ["mandibular division [Vc]"]),
         ("No evidence of disease was seen.", ["no evidence of disease"]),
@@ -38,9 +37,7 @@ def names_of(*names: str) -> KnownNames:
         ("Of all the things, the second cranial nerve hurts.", ["second cranial nerve"]),
         ("Then Heart Of Gold and heart of gold.", ["Heart Of Gold", "heart of gold"]),
         ("It was acute\n  myeloid not\nspecified leukemia.", ["acute myeloid not specified leukemia"]),
-        ("HE HAD HEART DISEASE NOT SPECIFIED", ["heart disease not specified"]),
         ("He read the egoist there.", ["the egoist"]),
-        ("The ambler warning was sold.", ["the ambler warning"]),
         ("I Was There Once is a film.", ["I Was There Once"]),
         ("An allergy to (R)-warfarin sodium salts.", ["(R)-warfarin sodium salts"]),
     ],
@@ -57,15 +54,12 @@ def test_a_name_may_have_any_words(text: str, names: list[str]) -> None:
         "He had no evidence.\n\nOf disease he knew nothing.",
         "no evidence\tof disease",
         "We saw northern lights, not hearts.",
-        "He was there many times at work.",
         "The office was closed; he saw the office.",
     ],
 )
 def test_a_window_is_a_name_only_as_written(text: str) -> None:
     """Other case, paragraphs and table cells keep words from being a name."""
-    assert (
-        annotate(names_of("Last Week", "evidence of disease", "Many Times", "The Office", "Of disease he"), text) == []
-    )
+    assert annotate(names_of("Last Week", "evidence of disease", "The Office", "Of disease he"), text) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +67,6 @@ def test_a_window_is_a_name_only_as_written(text: str) -> None:
     [
         ("The acute myeloid leukemia came back.", "acute myeloid leukemia"),
         ("They looked for acute myeloid leukemia, heart attack and gout.", "acute myeloid leukemia"),
-        ("No acute myeloid leukemia was found.", "acute myeloid leukemia"),
         ("Either acute myeloid leukemia/heart attack or gout.", "acute myeloid leukemia"),
     ],
 )
@@ -139,8 +132,5 @@ def test_a_batch_finds_the_windows_of_each_passage() -> None:
     assert given.text == "gout"
     texts = ["A left ventricle.", "", "There is no evidence of disease."]
 
-    assert [[a.text for a in some] for some in annotate_batch(base, texts)] == [
-        ["left ventricle"],
-        [],
-        ["no evidence of disease"],
-    ]
+    annotated = [[a.text for a in some] for some in annotate_batch(base, texts)]
+    assert annotated == [["left ventricle"], [], ["no evidence of disease"]]

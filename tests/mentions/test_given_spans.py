@@ -28,8 +28,6 @@ class Recognised:
 
 
 TEXT = "A heart attack in New York."
-
-
 HEART_NEW_YORK = [("heart attack", "mi"), ("York", "york")]
 
 
@@ -37,13 +35,11 @@ HEART_NEW_YORK = [("heart attack", "mi"), ("York", "york")]
     "spans",
     [
         [(2, 14), (22, 26)],
-        [[2, 14], [22, 26]],
         (Thing(start, end) for start, end in [(2, 14), (22, 26)]),
         [{"start": 2, "end": 14, "text": "heart attack", "label": "disease", "score": 0.9}, {"start": 22, "end": 26}],
-        [{"entity_group": "DIS", "word": "heart attack", "start": 2, "end": 14}, {"start": 22, "end": 26, "index": 9}],
         [Recognised(2, 14, "DIS"), Recognised(22, 26)],
     ],
-    ids=["tuples", "lists", "spacy", "gliner", "transformers", "presidio"],
+    ids=["tuples", "spacy", "gliner", "presidio"],
 )
 def test_given_spans_are_linked_unchanged(spans: Iterable[object]) -> None:
     """Given spans are linked, whoever found them, and nothing else is."""
@@ -91,13 +87,11 @@ def test_each_given_span_gets_one_annotation() -> None:
     "span, message",
     [
         ((3, 3), "from 3 to 3, but the text has 27 characters"),
-        ((5, 2), "0 <= start < end <= 27"),
         ((-1, 2), "from -1 to 2"),
-        ((2, 28), "from 2 to 28"),
+        ((2, 28), "0 <= start < end <= 27"),
         ((1.0, 2.0), r"span 0 is \(1.0, 2.0\); pass"),
         ((True, 2), "pass"),
         ("ab", "pass"),
-        (7, "span 0 is 7; pass"),
         ({"begin": 1, "end": 2}, "a mapping with start and end"),
         (None, "pass"),
     ],

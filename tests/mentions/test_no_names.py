@@ -27,9 +27,7 @@ def linker(model: Path) -> Iterator[EntityLinker]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    "mention", ["n/a", "N.A.", "none", "-", "?", "unknown", "Mr.", "1985", "12.5 %", "NA", " n/a "]
-)
+@pytest.mark.parametrize("mention", ["N.A.", "none", "-", "unknown", "Mr.", "1985", "12.5 %", "NA", " n/a "])
 def test_it_is_nil(linker: EntityLinker, mention: str) -> None:
     """Whatever is near, in one answer and in a batch; with a reason of its own."""
     alone, (in_batch,) = linker.link(mention), linker.link_batch([mention])

@@ -119,16 +119,6 @@ def test_workers_make_the_links_of_one_process(reader: EntityLinker, options: di
     assert_same(reader.link_batch(iter(MENTIONS), workers=2, **options), expected)
 
 
-def test_equal_mentions_share_nothing(reader: EntityLinker) -> None:
-    """Who changes the features of a link changes no other link."""
-    first, second = reader.link_batch(["NYC", "NYC"], workers=2)
-    cast("dict[str, float]", first.candidates[0].features)["dense"] = 9.0
-
-    assert first.entity_id == second.entity_id == "nyc"
-    assert list(reader.link_batch([], workers=2)) == []
-    assert second.candidates[0].features["dense"] != 9.0
-
-
 def test_an_error_of_the_mentions_comes_after_their_links(reader: EntityLinker) -> None:
     """If a file is broken in the middle, the links of the windows before it are there."""
 
