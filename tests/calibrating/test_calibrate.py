@@ -60,24 +60,6 @@ def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingeste
     assert "fitted_on names, mentions " in run("collections", "show", "base").out
 
 
-@pytest.mark.slow
-def test_a_program_calibrates_as_the_command_does(run: Run, ingested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call fits, stores, and returns the fit and the previous calibration; a dry run stores nothing."""
-    dry = calibrate_collection("base", precision=0.5, dry_run=True)
-    assert manifest_calibration(ingested) is None
-
-    first = calibrate_collection("base", store=ingested, precision=0.5)
-    second = calibrate_collection("base", store=ingested, precision=0.5)
-
-    assert (dry.to_manifest(), first.replaced) == (first.to_manifest(), None)
-    assert second.replaced == first.to_manifest()
-    assert manifest_calibration(ingested) == second.to_manifest()
-    with pytest.raises(ValueError, match="precision must be between"):
-        calibrate_collection("base", store=ingested, precision=1.5)
-    with pytest.raises(FormatError, match=r"absent\.tsv"):
-        calibrate_collection("base", str(ingested / "absent.tsv"), store=ingested)
-
-
 def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:
     """Pairs that include NIL mentions are weighted to the requested share."""
     store = open_store(ingested)
@@ -236,6 +218,10 @@ def test_a_refused_calibration_leaves_the_stored_one(ingested: Path) -> None:
     assert error.value.found.changes == (LOSS,)
     assert error.value.found.replaced == before
     assert manifest_calibration(ingested) == before
+    with pytest.raises(ValueError, match="precision must be between"):
+        calibrate_collection("base", store=ingested, precision=1.5)
+    with pytest.raises(FormatError, match=r"absent\.tsv"):
+        calibrate_collection("base", str(ingested / "absent.tsv"), store=ingested)
 
 
 def test_what_changes_is_reported_by_kind(run: Run, ingested: Path) -> None:

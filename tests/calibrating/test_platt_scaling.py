@@ -20,15 +20,8 @@ def test_the_fit_finds_the_slope_and_bias_that_made_the_answers() -> None:
     found = fit_slope_and_bias(made_samples(20_000, np.random.default_rng(2), slope=0.5, nil_bias=1.0))
     assert (found.slope, found.nil_bias) == pytest.approx((0.5, 1.0), abs=0.05)
 
-    one = without_features(
-        np.array([[0.1, 0.0]] * 3),
-        np.array([-9.0] * 3),
-        np.array([[True, False]] * 3),
-        np.ones(3, dtype=np.int64),
-        np.zeros(3, dtype=bool),
-        np.ones(3),
-    )
-    found = fit_slope_and_bias(one)
+    others = np.full(3, -9.0), np.array([[True, False]] * 3), np.ones(3, dtype=np.int64), np.zeros(3, bool), np.ones(3)
+    found = fit_slope_and_bias(without_features(np.array([[0.1, 0.0]] * 3), *others))
     assert found.slope == pytest.approx(1, abs=0.3)
     assert abs(found.nil_bias) < 0.5
 

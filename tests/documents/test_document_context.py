@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from pearl_qdrant.linking.documents.model import (
     document_mention,
     shipped_document_model,
 )
-from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, typical_vectors, word_types
+from pearl_qdrant.linking.documents.word_types import Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.records import LearnedCount
@@ -59,23 +58,6 @@ def jordan(*entities: ScoredEntity, counts: tuple[LearnedCount, ...] = (), text:
     return document_mention(scored, start, learned=LearnedMention(scored, counts), type_scores=scores)
 
 
-@pytest.mark.parametrize(
-    "text, kind",
-    [
-        ("He was elected mayor of Springvale in 1996.", "GPE"),
-        ("Springvale (born 12 May 1950) is a retired player and coach.", "PERSON"),
-        ("He worked for Springvale, a software company owned by a bank.", "ORG"),
-    ],
-)
-def test_words_suggest_types(text: str, kind: str) -> None:
-    """A city has a mayor, a person is born, one works for a company."""
-    start = text.index("Springvale")
-    scores = word_types().log_probabilities(Words(text).rows_around(start, start + 10))
-
-    assert TYPES[int(scores.argmax())] == kind
-    assert np.exp(scores).sum() == pytest.approx(1.0)
-
-
 def test_the_feature_of_types_compares_candidates() -> None:
     """The type that the words suggest has 0, another is below it, and an unknown one between them. The edge of a text,
     symbols and other scripts are words like others.
@@ -102,24 +84,6 @@ def test_counts_are_features() -> None:
     assert mention.values[:, COLUMN["learned"]].tolist() == pytest.approx([math.log1p(2.3 / 0.3), 0.0])
     assert mention.of_decision[NIL_COLUMN["learned"]] == pytest.approx(math.log1p(2.3 / 0.3))
     assert mention.of_decision[NIL_COLUMN["learned_nil"]] == pytest.approx(math.log1p(4 / 0.3))
-
-
-def test_what_any_passage_has_in_common_with_a_name_counts_not() -> None:
-    """The mean vector of typical passages is subtracted from a passage and its pieces."""
-    vectors = {"some words": [0.5, 0.5]}
-
-    def encode(texts: Sequence[str]) -> np.ndarray:
-        return np.array([vectors.get(one, [0.5, 0.0]) for one in texts])
-
-    def name_vectors(given: Sequence[NamePoint]) -> np.ndarray:
-        return np.eye(2)[: len(given)]
-
-    points = [replace(candidate("a", "").point, name=name, entity_id=name) for name in ("a", "b")]
-    typical = typical_vectors(encode)
-    (found,) = Passages("some words", encode, name_vectors, typical).compare([(0, points)])
-
-    assert typical == pytest.approx(np.array([[0.5, 0.0], [0.5, 0.0]]))
-    assert found == pytest.approx([0.0, 1.0])
 
 
 def test_passages_are_for_open_mentions() -> None:

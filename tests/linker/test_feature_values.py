@@ -25,7 +25,7 @@ from pearl_qdrant.linking.ranking.model import (
     with_margins,
 )
 from pearl_qdrant.linking.ranking.scoring import decide, score_names
-from pearl_qdrant.linking.ranking.string_features import edit_similarity, is_probably_slip
+from pearl_qdrant.linking.ranking.string_features import edit_similarity
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
@@ -229,23 +229,6 @@ def test_another_order_of_words_is_near_when_sorted() -> None:
 def test_strings_say_more_than_ngrams(mention: str, called: str, feature: str, is_set: bool) -> None:
     """Brackets, numbers, acronyms and first words are recognised; one letter stands for too much."""
     assert of_pair(mention, called).get(feature, 0.0) == is_set
-
-
-@pytest.mark.parametrize(
-    "mention, name, expected",
-    [
-        ("myocardial infraction", "myocardial infarction", True),
-        ("myocrdial infraction", "myocardial infarction", True),  # two slips in a long name
-        ("newyork", "new york", False),
-        ("iraq", "iran", False),  # too short
-        ("austria", "australia", False),  # two edits, and too short for them
-        ("hepatitis z", "hepatitis b", False),  # a short word tells them apart
-        ("election 2019", "election 2018", False),
-    ],
-)
-def test_a_name_with_a_slip_in_a_long_word_is_found_without_ngrams(mention: str, name: str, expected: bool) -> None:
-    """Words with digits and short words are no slips: the name of another entity may be meant."""
-    assert is_probably_slip(mention, name) == expected
 
 
 @pytest.mark.parametrize(

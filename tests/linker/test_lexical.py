@@ -6,7 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from effort import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant.lexical.ngrams import (
@@ -70,6 +71,7 @@ def test_a_long_run_of_marks_is_folded_in_linear_time() -> None:
     assert fold_name(" ".join(parts)) == " ".join(map(fold_name, parts))
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(st.text(st.characters(), max_size=40), max_size=8))
 def test_a_row_depends_on_its_name_alone(names: list[str]) -> None:
     """Other names do not change the n-grams of a name; rows are sorted, positive and of unit length."""

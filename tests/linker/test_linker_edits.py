@@ -128,15 +128,11 @@ def test_of_several_entities_with_one_id_the_last_one_counts(tmp_path: Path, mod
 
 NO_ENTITIES: list[object] = [
     ("x", "y"),
-    None,
     {"entity_id": "x", "canonical_name": "y"},
     Entity(cast("str", 5), "five"),
-    Entity("x", cast("str", None)),
     Entity("x", cast("str", b"y")),
     Entity("x", "y", (cast("str", 7),)),
-    Entity("x", "y", cast("tuple[str]", None)),
     Entity("x", "y", cast("tuple[str]", "abc")),
-    Entity("x", "y", (), cast("tuple[str]", "ORG")),
     Entity("x", "y", (), (cast("str", 3),)),
     Entity("x", "y", (), (), cast("tuple[str]", "ORG")),
     Entity("x", "y", description=cast("str", 4)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,35 +11,11 @@ from cli_runner import Outcome, Run
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker, NilReason
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.linking.mentions import BATCH_CHARACTERS, MAX_CHARACTERS, take
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.linking.ranking.string_features import string_features
-from pearl_qdrant.linking.state import Overrides
 from training.evaluation.data import FolderData
-
-
-class Listening:
-    """An encoder that remembers the length of the longest name it was given."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self.info: ModelInfo = encoder.info
-        self.longest = 0
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        self.longest = max([self.longest, *map(len, names)])
-        return self._encoder.encode(names)
-
-
-@pytest.fixture(scope="module")
-def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
-    """A linker whose encoder listens."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "base", str(model), ENTITIES)
-    with EntityLinker.open("base", store=str(path)) as opened:
-        yield EntityLinker(opened._store, opened.collections, Listening(opened.encoder), Overrides(threshold=0.0))
 
 
 def peak_of(work: Callable[[], object]) -> int:
@@ -63,9 +39,6 @@ def test_a_mention_longer_than_any_name_is_nil_with_a_reason(linker: EntityLinke
     assert explain_link(links[1], linker.calibration) == [
         "NIL: longer than any name, over 10,000 characters; it was not searched"
     ]
-    encoder = linker.encoder
-    assert isinstance(encoder, Listening)
-    assert encoder.longest <= MAX_CHARACTERS
     assert linker.link(" " * 2 * MAX_CHARACTERS + "NYC\n").entity_id == "nyc"
     assert linker.link(" " * 2 * MAX_CHARACTERS).nil_reason == NilReason.NO_CANDIDATES
 

@@ -33,11 +33,7 @@ def test_ids_look_like_ids(mention: str) -> None:
 
 @pytest.mark.parametrize(
     "mention",
-    [
-        *"5844 12:30 NYTimes Re:Zero 3-hydroxy DOID: :5844 é1 1.1.1.1".split(),
-        *("", "heart attack", "type 2 diabetes", "DOID: 5844", "Q64 Q65", "see http://example.org/1"),
-        *("a" * 50, "a1" * 5000),
-    ],
+    [*"5844 12:30 Re:Zero 3-hydroxy DOID: é1 1.1.1.1".split(), "", "type 2 diabetes", "Q64 Q65", "a1" * 5000],
 )
 def test_other_mentions_have_no_forms(mention: str) -> None:
     """A number alone, a name with spaces, or a name without digits is no id, and nothing is searched for it."""
@@ -50,15 +46,11 @@ def test_other_mentions_have_no_forms(mention: str) -> None:
     [
         ("DOID:5844", "DOID:5844 DOID_5844 doid:5844 Doid:5844 http://purl.obolibrary.org/obo/DOID_5844"),
         ("DOID:5844", "https://purl.obolibrary.org/obo/DOID_5844 <http://purl.obolibrary.org/obo/DOID_5844>"),
-        ("DOID_5844", "DOID:5844 doid_5844 doid:5844"),
         ("http://purl.obolibrary.org/obo/DOID_5844", "DOID:5844 doid:5844 DOID_5844"),
         ("Q64", "Q64 wd:Q64 wikidata:Q64 wd:q64 http://www.wikidata.org/entity/Q64 https://wikidata.org/wiki/Q64"),
-        ("wd:Q64", "Q64 wikidata:Q64 http://www.wikidata.org/entity/Q64"),
         ("http://www.wikidata.org/entity/Q64", "Q64 wd:Q64 https://www.wikidata.org/wiki/Q64"),
         ("MESH:D009203", "D009203 d009203 mesh:d009203 MeSH:D009203 http://id.nlm.nih.gov/mesh/D009203"),
-        ("D009203", "MESH:D009203 MeSH:D009203 mesh:d009203 http://id.nlm.nih.gov/mesh/D009203"),
         ("C0027051", "c0027051 UMLS:C0027051 UMLS_CUI:C0027051"),
-        ("NCBITaxon:9606", "ncbitaxon:9606 NCBITAXON_9606 http://purl.obolibrary.org/obo/NCBITaxon_9606"),
         ("Orphanet:558", "orphanet:558 http://www.orpha.net/ORDO/Orphanet_558"),
         ("I21.9", "I21.9 ICD10:I21.9 icd10cm:i21.9"),
         ("1.1.1.1", "EC:1.1.1.1 ec:1.1.1.1"),
@@ -78,10 +70,8 @@ def test_the_forms_of_an_id_find_each_other(stored: str, typed: str) -> None:
     [
         ("PR:Q15796", "Q15796"),  # a protein, not an item of Wikidata
         ("DOID:5844", "5844"),
-        ("MONDO:5844", "DOID:5844"),
         ("b12", "B12"),
         ("http://example.org/Q64", "Q64"),
-        ("NCIT:C0027051", "C0027051"),
     ],
 )
 def test_ids_of_other_vocabularies_are_not_tried(mention: str, other: str) -> None:

@@ -196,15 +196,9 @@ def test_many_mentions_go_to_workers_by_themselves(reader: EntityLinker, monkeyp
     assert_same(reader.link_batch(iter(MENTIONS)), reader.link_batch(MENTIONS, workers=1))
     assert n_of_list < len(sent) < 2 * n_of_list, "the first of a generator are linked here"
     assert_same(few, reader.link_batch(MENTIONS[:11], workers=1))
-
-
-@pytest.mark.usefixtures("two_cores")
-def test_one_core_has_no_workers(reader: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is one core, this process links alone."""
     monkeypatch.setattr(pool, "count_workers", lambda wanted=None: wanted or 1)
     monkeypatch.setattr(reader._workers, "submit", None)
-
-    assert len(list(reader.link_batch(MENTIONS))) == len(MENTIONS)
+    assert len(list(reader.link_batch(MENTIONS))) == len(MENTIONS), "one core has no workers"
 
 
 class _Reranker:
@@ -237,15 +231,7 @@ def test_a_closed_linker_has_no_workers(reader: EntityLinker) -> None:
 
 
 @pytest.mark.parametrize(
-    "quota, expected",
-    [
-        ("max 100000\n", 12),
-        ("200000 100000\n", 2),
-        ("50000 100000\n", 1),
-        ("250000 100000", 3),
-        ("odd", 12),
-        (None, 12),
-    ],
+    "quota, expected", [("max 100000\n", 12), ("50000 100000\n", 1), ("250000 100000", 3), ("odd", 12), (None, 12)]
 )
 def test_a_container_counts_its_own_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, expected: int
@@ -258,7 +244,7 @@ def test_a_container_counts_its_own_cores(
     assert count_workers(quota=tmp_path / "cpu.max") == usable_cores(tmp_path / "cpu.max") == expected
 
 
-@pytest.mark.parametrize("wanted, expected", [(1, 1), (7, 7), (8, 8), (40, 8), (10**9, 8)])
+@pytest.mark.parametrize("wanted, expected", [(7, 7), (10**9, 8)])
 def test_more_than_four_workers_a_core_are_never_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int, expected: int
 ) -> None:
