@@ -53,23 +53,6 @@ def excluded(known: KnownMentions, row: int) -> set[tuple[str, str]]:
     return {(point.entity_id, point.name) for point in points if excludes is not None and excludes(point)}
 
 
-def test_the_sample_has_all_names_of_its_entities(collection: Collection) -> None:
-    """The canonical name is first; a name that could not be found by its own string is not used. IL-2 and il2 are one
-    name: excluding one entity excludes the other.
-    """
-    entities, owners = sample_entities(collection, np.random.default_rng(0))
-
-    found = {entity.entity_id: entity.names for entity in entities}
-    assert found["e7"] == ("thing number 7 of them", "object 7")
-    assert found["twin2"] == ("il2 Gene", "another")
-    assert len(found) == len(entities) == len(ENTITIES) - ("odd" not in found)
-    assert all(name == name.strip() for names in found.values() for name in names)
-    assert len(owners) == N_NAMES
-    assert owners.sharing_names_with("twin1") == {hash("twin1"), hash("twin2")}
-    assert owners.sharing_names_with("e1") == {hash("e1")}
-    assert owners.of_name("IL 2 GENE") == {hash("twin1"), hash("twin2")}
-
-
 def test_a_large_base_gives_a_random_sample(collection: Collection, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most so many entities; another seed takes others, and the owners are those of all names."""
     monkeypatch.setattr(own_mentions, "MAX_ENTITIES", 10)

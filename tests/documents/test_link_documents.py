@@ -14,7 +14,7 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import FormatError, UnknownTypeError
-from pearl_qdrant.linking.documents.linking import capitalised_names, read_document_lines
+from pearl_qdrant.linking.documents.linking import read_document_lines
 
 TEXT = "Bill Clinton met the mayor of Gotham. Later Clinton left the National Security Agency (NSA)."
 SPANS = [(0, 12), (30, 36), (44, 51), (87, 90)]
@@ -54,6 +54,8 @@ def test_one_link_for_each_span_in_its_order(linker: EntityLinker) -> None:
     alone = linker.link_document(TEXT, SPANS[2:3])
     switched = linker.link_document(TEXT, SPANS, without=["partial names", "coherence"])
     assert switched[2].link.candidates[0].entity_id == alone[0].link.candidates[0].entity_id
+    for text in ("\U0001f600 Gotham \u200b", "约旦 Gotham"):
+        assert linker.link_document(text, [(text.index("G"), text.index("m") + 1)])[0].link.entity_id == "gotham"
     assert linker.link_document("", []) == []
     assert linker.link_document(TEXT, []) == []
 
@@ -92,18 +94,6 @@ def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
         assert in_context.nil_reason == alone.nil_reason
         of_alone = [candidate.probability for candidate in alone.candidates]
         assert [candidate.probability for candidate in in_context.candidates] == pytest.approx(of_alone, abs=1e-6)
-
-
-def test_names_of_a_context() -> None:
-    """Runs of capitalised words with small words between them, each once; lines may break them."""
-    text = "Yesterday Bill\nClinton and the University of Cambridge met. Then Bill Clinton, of Iowa, left Ann de Vos"
-
-    assert capitalised_names(text) == [
-        "Yesterday Bill Clinton and the University of Cambridge",
-        "Then Bill Clinton",
-        "Ann de Vos",
-    ]
-    assert capitalised_names("") == []
 
 
 def test_annotate_links_a_document_together(linker: EntityLinker) -> None:

@@ -14,7 +14,7 @@ import pytest
 import tiny_models
 from onnx import numpy_helper
 from safetensors.numpy import load_file, save_file
-from tiny_models import as_sentence_transformers, bert_graph, make_bert, make_pearl, write_json
+from tiny_models import as_sentence_transformers, bert_graph, make_bert, write_json
 
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.checkpoint import (

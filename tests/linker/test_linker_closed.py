@@ -14,7 +14,6 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import LinkerClosedError, PearlQdrantError, UnknownTypeError
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE
 from pearl_qdrant.linking.mention_stream import BATCH
-from pearl_qdrant.linking.reading_linker import ASYNC_BATCH
 
 
 @pytest.fixture
@@ -85,20 +84,6 @@ def test_a_stream_ends_with_the_linker(
     with pytest.raises(LinkerClosedError):
         next(answers)
     assert list(answers) == []
-
-
-def test_an_asynchronous_stream_ends_with_the_linker(linker: EntityLinker) -> None:
-    """The batch that was read arrives complete, the next one is refused."""
-    seen: list[object] = []
-
-    async def read() -> None:
-        async for link in linker.alink_batch(["NYC"] * 3 * ASYNC_BATCH):
-            seen.append(link)
-            linker.close()
-
-    with pytest.raises(LinkerClosedError):
-        asyncio.run(read())
-    assert len(seen) == ASYNC_BATCH
 
 
 class Interrupted:

@@ -58,27 +58,6 @@ def test_a_type_comes_and_goes_with_its_entities(own: EntityLinker) -> None:
     assert own.link("influenza", types=["disease"]).entity_id == "flu"
 
 
-def test_an_edit_during_a_lookup_of_types_is_safe(own: EntityLinker) -> None:
-    """Another thread may add entities while types are counted."""
-
-    class Sly(str):
-        """A type whose lookup adds an entity at the same time."""
-
-        def __hash__(self) -> int:
-            if not added:
-                added.append(own.add([Entity("x", "Xanadu")]))
-            return super().__hash__()
-
-        def __eq__(self, other: object) -> bool:
-            return super().__eq__(other)
-
-    added: list[int] = []
-    link = own.link("New York", types=[Sly("city"), "newspaper"], limit=10)
-
-    assert added == [1]
-    assert {candidate.entity_id for candidate in link.candidates} == {"nyt", "nyp", "nyc"}
-
-
 def test_counts_are_right_after_an_edit_that_stopped_half_way(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,18 +166,6 @@ def test_a_letter_ends_a_name_in_a_text_without_case(linker: EntityLinker) -> No
     assert "oxalosis a" not in [a.text for a in linker.annotate("she had oxalosis a year later")]
 
 
-def test_what_no_name_can_be_is_not_linked(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A known word that is no name, and what has a common word that no name has; in any number and order of words. In a
-    base of more names than were counted, a word that the sample lacks may be in a name.
-    """
-    possible = {"livers", "liver", "oxalosiss", "liver cells: carcinomas", "Meckel Gruber syndromes"}
-
-    assert linker.state.possible_names({*possible, "letter", "liver letter", "cells of liver disease"}) == possible
-    monkeypatch.setattr("pearl_qdrant.linking.state.SAMPLE_NAMES", 1)
-
-    assert linker.state.possible_names({"liver letter"}) == {"liver letter"}
-
-
 @pytest.mark.parametrize(
     "name, written, wanted",
     [
