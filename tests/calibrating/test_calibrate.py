@@ -61,7 +61,9 @@ def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingeste
 
 
 def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, tmp_path: Path) -> None:
-    """Pairs that include NIL mentions are weighted to the requested share."""
+    """Pairs that include NIL mentions are weighted to the requested share. Without any, some of their entities count
+    as absent.
+    """
     store = open_store(ingested)
     names = [(p.name, p.entity_id) for p in store.open("base").scroll() if p.entity_id[0] == "e"]
     store.close()
@@ -75,6 +77,9 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
     (labelled,) = (change for change in fitted.changes if change.kind == "labelled")
     assert labelled.n == fitted.fit.after.n
     assert asdict(labelled.after) == pytest.approx({"right": 0.6, "wrong": 0.0, "nil": 0.4}, abs=0.02)
+    known = CalibrationData([Label(name, key) for name, key in names[:50]], nil_share=0.3)
+    absent = calibrate_collection("base", known, store=str(ingested), precision=0.5, dry_run=True).fit
+    assert (absent.n_nil, absent.after.n) == (15, 50)
     done = run("calibrate", "--pairs", str(path), "--precision", "0.5", "--json")
 
     assert done.status == 0, done.err

@@ -1,13 +1,19 @@
-"""Mentions that are ids of entities: which strings are ids, how bases write them, and how they are found."""
+"""Mentions that are ids of entities: which strings are ids, how bases write them, and how they are found. And what
+stands for nothing: `n/a`, `-`, `Mr.`, a number alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from store_cases import manifest_of, point, put
 
-from pearl_qdrant.linking.mentions import find_by_id, id_forms, looks_like_id
+from pearl_qdrant import EntityLinker
+from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_no_name, looks_like_id
+from pearl_qdrant.linking.ranking import explain_link
+from pearl_qdrant.records import NilReason
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
@@ -125,3 +131,38 @@ def test_the_id_as_written_goes_before_its_other_forms(tmp_path: Path) -> None:
     assert found is not None
     assert found.name == "Earth"
     assert find_by_id([one, two], "Q1") is None
+
+
+BASE = [
+    {"id": "NAM", "name": "Namibia", "aliases": ["NA"], "types": ["GPE"]},
+    {"id": "orwell", "name": "1984", "types": ["WORK_OF_ART"]},
+    {"id": "bean", "name": "Mr. Bean", "types": ["PERSON"]},
+    {"id": "none", "name": "None So Blind"},
+]
+
+
+@pytest.fixture(scope="module")
+def linker(model: Path) -> Iterator[EntityLinker]:
+    """A linker over four names."""
+    with EntityLinker.build(BASE, model=str(model)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("mention", ["N.A.", "none", "-", "unknown", "Mr.", "1985", "12.5 %", "NA", " n/a "])
+def test_it_is_nil(linker: EntityLinker, mention: str) -> None:
+    """Whatever is near, in one answer and in a batch; with a reason of its own."""
+    alone, (in_batch,) = linker.link(mention), linker.link_batch([mention])
+
+    assert (alone.entity_id, alone.nil_reason) == (None, NilReason.NO_NAME)
+    assert in_batch == alone
+    assert explain_link(alone, linker.calibration)[0].startswith("NIL: this stands for nothing")
+
+
+def test_it_is_linked_if_the_letters_and_case_are_a_name_s_own(linker: EntityLinker) -> None:
+    """A number that is a name, and `NA` where its type is asked for."""
+    assert linker.link("1984").entity_id == "orwell"
+    assert linker.link("NA", types=["GPE"]).entity_id == "NAM"
+    assert linker.link("n/a", types=["GPE"]).entity_id is None
+    assert linker.link("Mr. Bean").entity_id == "bean"
+    names = ("Nana", "Route 66", "X", "NaN Ltd", "Dr. No", "Missing Persons", "4711 Cologne")
+    assert not any(map(is_no_name, names)), "words beside it make it one"

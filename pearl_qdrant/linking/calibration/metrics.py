@@ -98,9 +98,7 @@ class Reliability:
     nil_f1: float
 
 
-def measure(
-    answers: Answers, threshold: float, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
-) -> Reliability:
+def measure(answers: Answers, threshold: float, *, rng: np.random.Generator) -> Reliability:
     """All figures, of at least one answer with a positive weight."""
     coverage, precision = coverage_and_precision(answers, threshold)
     known = float(answers.weights @ ~answers.is_nil)
@@ -108,7 +106,7 @@ def measure(
         n=len(answers),
         first_accuracy=float(answers.weights @ answers.first_correct) / known if known else float("nan"),
         ece=calibration_error(answers),
-        ece_interval=bootstrap_interval(answers, rng=rng, n_resamples=n_resamples),
+        ece_interval=bootstrap_interval(answers, rng),
         brier=brier_score(answers),
         auroc=auroc(answers),
         first_ece=calibration_error(answers.of_first()),
@@ -229,15 +227,13 @@ def best_precision(answers: Answers, *, highest: float = 1.0) -> float:
     return low
 
 
-def bootstrap_interval(
-    answers: Answers, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
-) -> tuple[float, float]:
+def bootstrap_interval(answers: Answers, rng: np.random.Generator) -> tuple[float, float]:
     """The 95 % bootstrap interval of the calibration error, corrected for its bias. A resample has a larger calibration
     error than the mentions it was drawn from, because its noise adds to the gaps. So the percentiles are shifted by the
     difference between the figure and the mean of the resamples.
     """
     n = len(answers)
-    figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(n_resamples)]
+    figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(N_RESAMPLES)]
     low, high = np.nanpercentile(figures, (2.5, 97.5)) - np.nanmean(figures) + calibration_error(answers)
     return max(0.0, float(low)), float(high)
 
