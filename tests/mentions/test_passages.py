@@ -217,12 +217,12 @@ def test_a_book_is_annotated_as_its_chapters_are() -> None:
     assert [one.assertion for one in in_chapter] == [*["affirmed"] * 3, "negated", *["affirmed"] * 2] * 400
     assert {one.section for one in in_chapter} == {"Chapter"}
     assert {BOOK[slice(*one.sentence)] for one in in_chapter if one.text == "TNF"} == {"The TNF 🦄 was low."}
-    units = BOOK.encode("utf-16-le")
+    units = (CHAPTER * 150).encode("utf-16-le")
 
-    last = annotate(BASE, BOOK, offsets="utf-16")[-1]
+    last = annotate(BASE, CHAPTER * 150, offsets="utf-16")[-1]
 
     assert units[2 * last.start : 2 * last.end].decode("utf-16-le") == "New\nYork"
-    assert len(annotate(BASE, "took aspirin, " * 3000)) == 3000
+    assert len(annotate(BASE, "took aspirin, " * 1500)) == 1500
     assert annotate(BASE, "x" * (3 * MOST)) == []
 
 
