@@ -128,7 +128,7 @@ def test_popularity_is_logarithmic_and_unknown_is_least() -> None:
 def test_counts_are_features() -> None:
     """Uses of the same string count whole, other forms less, and NIL in the decision alone."""
     counts = (LearnedCount("a", "kb", 2, 1), LearnedCount(None, "kb", 4), LearnedCount("gone", "kb", 9))
-    scored = mention("Jordan", entity("a", "Jordan"), entity("b", "Jordan", kind="GPE")).scored
+    scored = mention("Jordan", entity("a", "Jordan", popularity=1.0), entity("b", "Jordan", popularity=5.0)).scored
     one = document_mention(scored, 0, learned=LearnedMention(scored, counts))
 
     set_learned_names(one)
