@@ -20,6 +20,8 @@ from training.ranking import (
     accuracy_at_1,
     fit_ranking,
     probabilities,
+    right_and_wrong,
+    single_feature,
 )
 
 SHIPPED = RankingModel.from_names(
@@ -221,3 +223,19 @@ def test_a_task_counts_by_its_weight() -> None:
     assert for_turned.features[lexical] < 0.1
     assert divided.features[lexical] > 1
     assert divided.nil_features[0] > for_task.nil_features[0] + 1
+
+
+def test_rules_go_before_coefficients_in_the_figures() -> None:
+    """The offset of an exact name puts it first; without rules the coefficients decide."""
+    features = np.zeros((1, 2, len(FEATURES)))
+    features[0, :, FEATURES.index("dense")] = [0.2, 0.9]
+    task = task_of(
+        features, np.ones((1, 2), bool), np.array([[True, False]]), np.ones((1, len(NIL_FEATURES))), np.array([False])
+    )
+    exact = replace(task, offsets=np.array([[20.0, 0.0]]), by_rule=np.array([True]))
+    model = single_feature("dense")
+
+    assert accuracy_at_1(exact, model) == 1.0
+    assert accuracy_at_1(exact, model, has_rules=False) == 0.0
+    assert right_and_wrong(exact, model) == (1.0, 0.0)
+    assert right_and_wrong(task, model, threshold=0.1) == (0.0, 1.0)

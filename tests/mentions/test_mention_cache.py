@@ -11,6 +11,7 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.mention_stream import ENTRY_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import LinkQuery
 from pearl_qdrant.linking.state import Overrides
@@ -113,6 +114,20 @@ def test_an_edit_leaves_no_old_answer(base: Path, model: Path, edit: Callable[..
     assert after != before
     if not by_another:  # another linker's edit does not change the statistics of this one
         assert after == as_opened_now(base, MENTIONS)
+
+
+def test_an_edit_within_a_batch_counts_from_the_next_slice_on(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mentions that are not linked yet when an entity is added are linked with it, also those that came before."""
+    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 2)
+    with EntityLinker.open("base", store=str(base), threshold=0.0) as linker:
+        before = linker.link("New Yrok", limit=10)
+        links = linker.link_batch(["New Yrok", "NYC", "New Yrok"], limit=10)
+        first = next(links)
+        linker.add([Entity("w", "New Yrok")])
+        _, last = links
+
+    assert first == before
+    assert (last.entity_id, last.rule) == ("w", "exact name")
 
 
 def test_nothing_is_remembered_during_a_load(base: Path, model: Path) -> None:

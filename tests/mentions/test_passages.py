@@ -26,6 +26,7 @@ from pearl_qdrant.linking.options import AnnotateOptions
     [
         ("It is a sign of hardening of the arteries in men.", ["hardening of the arteries"]),
         ("Levels of IL-2 and p53 rose.", ["IL-2", "p53"]),
+        ("We saw 2,6-diaminopimelyl-D-alanine there.", ["2,6-diaminopimelyl-D-alanine"]),
         ("A case of Parkinson's disease, not Graves' disease.", ["Parkinson's disease", "Graves' disease"]),
         ("Written in C++ and C#, on .NET.", ["C++", "C#", ".NET"]),
         ("It cost $1 million at AT&T Inc. in the U.S. again.", ["$1 million", "AT&T Inc.", "U.S."]),
