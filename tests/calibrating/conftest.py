@@ -9,6 +9,7 @@ from calibrated_base import base_file
 from edge_cases import copy_files
 
 from pearl_qdrant import load_base
+from pearl_qdrant.linking.calibration import calibrate
 
 
 @pytest.fixture(scope="module")
@@ -26,5 +27,6 @@ def ingested(filled_store: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def quick_intervals(few_resamples: None) -> None:
-    """Every calibration of this folder is a quick one."""
+def quick_calibrations(few_resamples: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every calibration of this folder is a quick one, with few mentions of each kind."""
+    monkeypatch.setattr(calibrate, "PER_KIND", 8)

@@ -1,4 +1,4 @@
-"""A list of mentions says how much of it is in the base, without labels."""
+"""A list of mentions says how much of it is in the base, without labels; `calibrate --mentions` stores that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from cli_runner import Run
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import CalibrationError, OptionError
-from pearl_qdrant.linking.adaptation import HIGHEST, LOWEST
+from pearl_qdrant.linking.adaptation import HIGHEST, LOWEST, Adaptation
+from pearl_qdrant.linking.calibration import choose_to_label, read_pairs
 
 STEMS = "Avar Belt Cado Dorn Elva Fint Gora Hast Iver Jund Kelp Lorm Mand Nars Orve Pelt Quil Rast Solv Tarn".split()
 KINDS = ["Holding", "Trading House", "Shipping Lines", "Motor Works", "Paper Mills"]
@@ -36,21 +37,28 @@ def linker(store: str) -> Iterator[EntityLinker]:
         yield opened
 
 
-def ids(linker: EntityLinker, mentions: list[str]) -> list[str | None]:
-    """Links by what a list says of itself."""
-    bias = linker.adapt(mentions).nil_bias
-    return [link.entity_id for link in linker.link_batch(mentions, nil_bias=bias)]
+@pytest.fixture(scope="module")
+def present(linker: EntityLinker) -> Adaptation:
+    """What a list of names in another form says of itself."""
+    return linker.adapt(PRESENT)
+
+
+@pytest.fixture(scope="module")
+def links(linker: EntityLinker, present: Adaptation) -> list[str | None]:
+    """The entities of that list by it."""
+    return [link.entity_id for link in linker.link_batch(PRESENT, nil_bias=present.nil_bias)]
 
 
 @pytest.mark.slow
-def test_a_list_that_is_in_the_base_is_not_decided_more_strictly(linker: EntityLinker) -> None:
+def test_a_list_that_is_in_the_base_is_not_decided_more_strictly(
+    linker: EntityLinker, present: Adaptation, links: list[str | None]
+) -> None:
     """A list of names in another form, and one of other names: the bias says which is which, within its bounds."""
-    present, absent = linker.adapt(PRESENT), linker.adapt(ABSENT)
+    absent = linker.adapt(ABSENT)
 
     assert LOWEST <= present.nil_bias <= absent.nil_bias <= HIGHEST
     assert present.nil_share < absent.nil_share
     assert present.linked > absent.linked
-    links = ids(linker, PRESENT)
     assert sum(one is not None for one in links) / len(links) == pytest.approx(present.linked, abs=0.02)
     looser = [link.entity_id for link in linker.link_batch(PRESENT, nil_bias=-2.0)]
     assert sum(one is not None for one in looser) > sum(one is not None for one in links)
@@ -72,7 +80,8 @@ def test_the_order_of_a_list_does_not_matter_and_a_short_one_says_nothing(linker
 
 
 @pytest.mark.slow
-def test_the_command_says_what_it_assumes(run: Run, linker: EntityLinker, store: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("linker")
+def test_the_command_says_what_it_assumes(run: Run, links: list[str | None], store: str, tmp_path: Path) -> None:
     """`--adapt` prints it to stderr, and links by it."""
     path = tmp_path / "names.txt"
     path.write_text("\n".join(PRESENT) + "\n", "utf-8")
@@ -81,7 +90,7 @@ def test_the_command_says_what_it_assumes(run: Run, linker: EntityLinker, store:
     adapted = run(*asked, "--adapt")
 
     assert "adapted to 300 distinct mentions" in adapted.err
-    assert [line["entity_id"] for line in adapted.lines()] == ids(linker, PRESENT)
+    assert [line["entity_id"] for line in adapted.lines()] == links
     path.write_text("one name\n", "utf-8")
     refused = run(*asked, "--adapt")
     assert refused.status == 1
@@ -90,7 +99,7 @@ def test_the_command_says_what_it_assumes(run: Run, linker: EntityLinker, store:
 
 
 @pytest.mark.slow
-def test_a_column_is_adapted_to(linker: EntityLinker) -> None:
+def test_a_column_is_adapted_to(linker: EntityLinker, links: list[str | None]) -> None:
     """Of pandas and polars alike; a lazy table is refused."""
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
     from pearl_qdrant.integrations import pandas as for_pandas
@@ -100,7 +109,78 @@ def test_a_column_is_adapted_to(linker: EntityLinker) -> None:
     adapted = for_pandas.link_column(frame, "company", linker=linker, adapt=True)
     again = for_polars.link_column(pl.DataFrame({"company": PRESENT}), "company", linker=linker, adapt=True)
 
-    assert [one if isinstance(one, str) else None for one in adapted["company_entity_id"]] == ids(linker, PRESENT)
+    assert [one if isinstance(one, str) else None for one in adapted["company_entity_id"]] == links
     assert again["company_entity_id"].to_list() == adapted["company_entity_id"].tolist()
     with pytest.raises(OptionError, match="lazy"):
         for_polars.link_column(pl.DataFrame({"company": PRESENT}).lazy(), "company", linker=linker, adapt=True)
+
+
+@pytest.fixture
+def own_store(tmp_path: Path, model: Path) -> str:
+    """The same encoded by a tiny model, which a test may change."""
+    path, rows = str(tmp_path / "store"), [{"id": name, "name": name} for name in NAMES]
+    EntityLinker.build(rows, collection="base", store=path, model=str(model)).close()
+    return path
+
+
+@pytest.mark.slow
+def test_the_bias_is_stored_and_used(run: Run, own_store: str, tmp_path: Path) -> None:
+    """On top of the calibration, unless it is a dry run; a reset removes it."""
+    path = tmp_path / "names.txt"
+    path.write_text("\n".join([*PRESENT, *ABSENT[:50]]) + "\n", "utf-8")
+    asked = ("calibrate", "--collection", "base", "--store", own_store, "--mentions", str(path))
+
+    tried, shown = run(*asked, "--dry-run", "--json"), run(*asked)
+
+    (found,) = tried.lines()
+    assert not found["stored"]
+    assert "adapted to 350 distinct mentions" in shown.out
+    with EntityLinker.open("base", store=own_store) as linker:
+        assert linker.calibration.nil_bias == pytest.approx(found["nil_bias"])
+    assert run("calibrate", "--collection", "base", "--store", own_store, "--reset").status == 0
+    with EntityLinker.open("base", store=own_store) as linker:
+        assert linker.calibration.nil_bias == 0.0
+
+
+def test_it_takes_no_option_of_labels(run: Run, own_store: str, tmp_path: Path) -> None:
+    """And says so; a short list is an error."""
+    path = tmp_path / "names.txt"
+    path.write_text("one\ntwo\n", "utf-8")
+    asked = ("calibrate", "--collection", "base", "--store", own_store, "--mentions", str(path))
+
+    assert "no option of a fit to labels" in run(*asked, "--precision", "0.9").err
+    assert "at least 200" in run(*asked).err
+
+
+@pytest.mark.slow
+def test_the_mentions_that_tell_most_are_asked(run: Run, own_store: str, tmp_path: Path) -> None:
+    """`--ask` asks for the nearly decided ones, writes each answer at once, and asks no pair twice; `q` ends it."""
+    names, pairs = tmp_path / "names.txt", tmp_path / "pairs.tsv"
+    names.write_text("\n".join([*PRESENT, *ABSENT]) + "\n", "utf-8")
+    asked = ("calibrate", "--collection", "base", "--store", own_store, "--mentions", str(names), "--ask", "3")
+
+    done = run(*asked, "--pairs", str(pairs), stdin=b"1\n0\n\n")
+
+    first, second = (label.mention for label in read_pairs(pairs))
+    assert [label.entity_id is None for label in read_pairs(pairs)] == [False, True]
+    assert "3 of 3" in done.err
+    assert "has 2 pairs; with 30 of them" in done.out
+    again = run(*asked, "--pairs", str(pairs), stdin=b"q\n")
+    assert f": {first}\n" not in again.err
+    assert f": {second}\n" not in again.err
+    assert len(read_pairs(pairs)) == 2
+    assert "--ask needs" in run(*asked).err
+
+
+@pytest.mark.slow
+def test_exact_names_are_not_asked(own_store: str) -> None:
+    """What a rule decides tells nothing, and neither does the order of the list count."""
+    with EntityLinker.open("base", store=own_store) as linker:
+        chosen = choose_to_label(linker, [*NAMES[:50], *PRESENT, *ABSENT], 10)
+        turned = choose_to_label(linker, [*ABSENT, *PRESENT[::-1], *NAMES[:50]], 10)
+        certain = [abs(one.candidates[0].probability - 0.5) for one in linker.link_batch([*PRESENT, *ABSENT])]
+
+    assert len(chosen) == 10
+    assert not {one.mention for one in chosen} & set(NAMES)
+    assert [one.mention for one in chosen] == [one.mention for one in turned]
+    assert abs(chosen[0].candidates[0].probability - 0.5) == min(certain)

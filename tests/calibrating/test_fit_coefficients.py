@@ -18,7 +18,6 @@ from training.ranking import (
     FIXED,
     Task,
     accuracy_at_1,
-    accuracy_of_fusion,
     fit_ranking,
     probabilities,
     right_and_wrong,
@@ -198,10 +197,8 @@ def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
     assert model["wanted_type"] == FIXED["wanted_type"]
 
 
-def test_tied_first_candidates_share_the_credit_and_scores_can_be_compared() -> None:
-    """If one of n tied first candidates is right, accuracy@1 counts 1/n; NIL mentions do not count. A candidate that
-    both scores rank first wins the fusion; if they disagree, ranks decide.
-    """
+def test_tied_first_candidates_share_the_credit() -> None:
+    """If one of n tied first candidates is right, accuracy@1 counts 1/n; NIL mentions do not count."""
     features = np.zeros((2, 2, len(FEATURES)))
     right = np.array([[True, False], [False, False]])
     task = task_of(features, np.ones((2, 2), bool), right, np.ones((2, len(NIL_FEATURES))), np.array([False, True]))
@@ -209,28 +206,6 @@ def test_tied_first_candidates_share_the_credit_and_scores_can_be_compared() -> 
 
     assert accuracy_at_1(task, model) == 0.5
     assert np.allclose(probabilities(task, model), [[0.25, 0.25, 0.5]] * 2)
-
-    features = np.zeros((1, 3, len(FEATURES)))
-    features[0, :, FEATURES.index("dense")] = [0.9, 0.8, 0.1]
-    features[0, :, FEATURES.index("lexical")] = [0.2, 0.6, 0.5]
-    nil = np.ones((1, len(NIL_FEATURES)))
-    for right, dense, lexical, fused in ((0, 1.0, 0.0, 0.0), (1, 0.0, 1.0, 1.0), (2, 0.0, 0.0, 0.0)):
-        task = task_of(features, np.ones((1, 3), bool), np.arange(3)[None] == right, nil, np.array([False]))
-
-        assert accuracy_at_1(task, single_feature("dense")) == dense
-        assert accuracy_at_1(task, single_feature("lexical")) == lexical
-        assert accuracy_of_fusion(task) == fused
-
-
-def test_what_a_rule_decides_does_not_count_in_the_fit() -> None:
-    """Mentions decided by a rule may have any features and answers."""
-    task, _ = made_up(800, seed=3)
-    odd, _ = made_up(800, seed=4)
-    decided = replace(odd, features=odd.features[:, ::-1], by_rule=np.ones(800, dtype=bool))
-
-    alone, together = fit_ranking([task]), fit_ranking([task, decided])
-
-    assert np.allclose(alone.features, together.features)
 
 
 def test_a_task_counts_by_its_weight() -> None:

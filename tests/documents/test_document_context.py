@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.documents.features import set_learned_names, set_passages, set_word_types
-from pearl_qdrant.linking.documents.linking import set_features
-from pearl_qdrant.linking.documents.model import (
-    COLUMN,
-    NIL_COLUMN,
-    DocumentMention,
-    document_mention,
-    shipped_document_model,
-)
-from pearl_qdrant.linking.documents.word_types import TYPES, Passages, Words, typical_vectors, word_types
-from pearl_qdrant.linking.learned.names import LearnedMention
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, MatchedName, ScoredEntity, ScoredMention
-from pearl_qdrant.records import LearnedCount
 from pearl_qdrant.settings import DEFAULT_MODEL
-from pearl_qdrant.store.schema import NamePoint
 
 ENTITIES = [
     Entity("person", "Jordan", ("Michael Jordan",), ("basketball player",), ("PERSON",)),
@@ -43,106 +26,6 @@ def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
     fill(path, "homonyms", DEFAULT_MODEL, ENTITIES, is_loaded=True)
     with EntityLinker.open("homonyms", store=str(path), threshold=0.0) as opened:
         yield opened
-
-
-def candidate(key: str, kind: str, *, popularity: float | None = None) -> ScoredEntity:
-    """A candidate named Jordan."""
-    point = NamePoint("kb", key, "Jordan", "Jordan", True, types=(kind,) if kind else (), popularity=popularity)
-    return ScoredEntity(MatchedName(point, 0.5, folded="jordan"), np.zeros(len(FEATURES)), 0.0)
-
-
-def jordan(*entities: ScoredEntity, counts: tuple[LearnedCount, ...] = (), text: str = "") -> DocumentMention:
-    """The mention Jordan."""
-    scored = ScoredMention("Jordan", list(entities), 0.0, np.zeros(len(NIL_FEATURES)))
-    start = max(0, text.find("Jordan"))
-    scores = word_types().log_probabilities(Words(text).rows_around(start, start + 6)) if text else None
-    return document_mention(scored, start, learned=LearnedMention(scored, counts), type_scores=scores)
-
-
-@pytest.mark.parametrize(
-    "text, kind",
-    [
-        ("He was elected mayor of Springvale in 1996.", "GPE"),
-        ("Springvale (born 12 May 1950) is a retired player and coach.", "PERSON"),
-        ("He worked for Springvale, a software company owned by a bank.", "ORG"),
-    ],
-)
-def test_words_suggest_types(text: str, kind: str) -> None:
-    """A city has a mayor, a person is born, one works for a company."""
-    start = text.index("Springvale")
-    scores = word_types().log_probabilities(Words(text).rows_around(start, start + 10))
-
-    assert TYPES[int(scores.argmax())] == kind
-    assert np.exp(scores).sum() == pytest.approx(1.0)
-
-
-def test_the_feature_of_types_compares_candidates() -> None:
-    """The type that the words suggest has 0, another is below it, and an unknown one between them. The edge of a text,
-    symbols and other scripts are words like others.
-    """
-    for text in ("", "Jordan", "\U0001f600 Jordan \u200b", "约旦 Jordan"):
-        rows = Words(text).rows_around(0, len(text))
-        assert np.isfinite(word_types().log_probabilities(rows)).all()
-    mention = jordan(
-        candidate("a", "PERSON"), candidate("b", "GPE"), candidate("c", ""), text="the mayor of Jordan said"
-    )
-    set_word_types(mention)
-
-    person, city, unknown = mention.values[:, COLUMN["word_type"]].tolist()
-    assert city == 0.0
-    assert person < unknown < 0.0
-
-
-def test_counts_are_features() -> None:
-    """Uses of the same string count whole, other forms less, and NIL in the decision alone."""
-    counts = (LearnedCount("a", "kb", 2, 1), LearnedCount(None, "kb", 4), LearnedCount("gone", "kb", 9))
-    mention = jordan(candidate("a", "PERSON", popularity=1.0), candidate("b", "GPE", popularity=5.0), counts=counts)
-    set_learned_names(mention)
-
-    assert mention.values[:, COLUMN["learned"]].tolist() == pytest.approx([math.log1p(2.3 / 0.3), 0.0])
-    assert mention.of_decision[NIL_COLUMN["learned"]] == pytest.approx(math.log1p(2.3 / 0.3))
-    assert mention.of_decision[NIL_COLUMN["learned_nil"]] == pytest.approx(math.log1p(4 / 0.3))
-
-
-def test_what_any_passage_has_in_common_with_a_name_counts_not() -> None:
-    """The mean vector of typical passages is subtracted from a passage and its pieces."""
-    vectors = {"some words": [0.5, 0.5]}
-
-    def encode(texts: Sequence[str]) -> np.ndarray:
-        return np.array([vectors.get(one, [0.5, 0.0]) for one in texts])
-
-    def name_vectors(given: Sequence[NamePoint]) -> np.ndarray:
-        return np.eye(2)[: len(given)]
-
-    points = [replace(candidate("a", "").point, name=name, entity_id=name) for name in ("a", "b")]
-    typical = typical_vectors(encode)
-    (found,) = Passages("some words", encode, name_vectors, typical).compare([(0, points)])
-
-    assert typical == pytest.approx(np.array([[0.5, 0.0], [0.5, 0.0]]))
-    assert found == pytest.approx([0.0, 1.0])
-
-
-def test_passages_are_for_open_mentions() -> None:
-    """A mention with one clear candidate is compared with nothing; other candidates than the best get the mean. A
-    document is compared unless the base has popularity and coherence counts.
-    """
-    clear = jordan(candidate("a", "PERSON"))
-    asked: list[int] = []
-
-    def compare(requests: object) -> list[np.ndarray]:
-        asked.extend(start for start, _ in requests)  # type: ignore[attr-defined]
-        return [np.array([0.4, 0.2])]
-
-    mention = jordan(candidate("a", "PERSON"), candidate("b", "GPE"), text="said Jordan")
-    set_passages([clear, mention], shipped_document_model(), compare)
-
-    assert asked == [5]
-    assert mention.values[:, COLUMN["passage"]].tolist() == [0.4, 0.2]
-    for popularity, without, is_compared in ((5.0, (), False), (5.0, ("coherence",), True), (None, (), True)):
-        asked.clear()
-        own = jordan(candidate("a", "PERSON", popularity=popularity), candidate("b", "GPE"), text="said Jordan")
-        set_features([own], shipped_document_model(), compare=compare, without=frozenset(without))
-        assert bool(asked) is is_compared
 
 
 @pytest.mark.parametrize(

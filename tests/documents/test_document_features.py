@@ -15,6 +15,7 @@ from pearl_qdrant.linking.documents.features import (
     is_other_form,
     links_of,
     part_of,
+    set_learned_names,
     set_partial_names,
     set_popularity,
 )
@@ -29,8 +30,10 @@ from pearl_qdrant.linking.documents.model import (
     document_mention,
     shipped_document_model,
 )
+from pearl_qdrant.linking.learned.names import LearnedMention
 from pearl_qdrant.linking.ranking.model import FEATURES as RANKING_FEATURES
 from pearl_qdrant.linking.ranking.model import NIL_FEATURES, MatchedName, ScoredEntity, ScoredMention
+from pearl_qdrant.records import LearnedCount
 from pearl_qdrant.store.schema import NamePoint
 
 MODEL = shipped_document_model()
@@ -122,6 +125,19 @@ def test_popularity_is_logarithmic_and_unknown_is_least() -> None:
     assert not none.values[:, COLUMN["popularity"]].any()
 
 
+def test_counts_are_features() -> None:
+    """Uses of the same string count whole, other forms less, and NIL in the decision alone."""
+    counts = (LearnedCount("a", "kb", 2, 1), LearnedCount(None, "kb", 4), LearnedCount("gone", "kb", 9))
+    scored = mention("Jordan", entity("a", "Jordan", popularity=1.0), entity("b", "Jordan", popularity=5.0)).scored
+    one = document_mention(scored, 0, learned=LearnedMention(scored, counts))
+
+    set_learned_names(one)
+
+    assert one.values[:, COLUMN["learned"]].tolist() == pytest.approx([math.log1p(2.3 / 0.3), 0.0])
+    assert one.of_decision[NIL_COLUMN["learned"]] == pytest.approx(math.log1p(2.3 / 0.3))
+    assert one.of_decision[NIL_COLUMN["learned_nil"]] == pytest.approx(math.log1p(4 / 0.3))
+
+
 def test_linked_entities_of_a_document_help_each_other() -> None:
     """Of two cities of one name the one with links to and from the rest of the document comes first."""
     texas = entity("texas", "Paris", kind="GPE", popularity=10.0, links="usa|dallas")
@@ -191,15 +207,6 @@ def test_popularity_that_is_off_leaves_the_rules_and_an_id_is_left_alone() -> No
     set_features([one, mention("Q1 Two", entity("b", "Q1 Two", 9.0))], MODEL)
 
     assert rescored(one, MODEL, limit=1) is scored
-
-
-def test_mentions_without_candidates_stay_empty() -> None:
-    """A document whose mentions found nothing is no error."""
-    mentions = [mention(""), mention("🦄"), mention("the"), mention("a the")]
-
-    set_features(mentions, MODEL)
-
-    assert [rescored(one, MODEL, limit=1).found for one in mentions] == [[], [], [], []]
 
 
 def test_coefficients_have_the_sign_of_their_meaning_and_known_names() -> None:

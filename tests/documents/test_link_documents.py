@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runner import Run
@@ -13,7 +14,7 @@ from linker_base import fill
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import FormatError, UnknownTypeError
-from pearl_qdrant.linking.documents.linking import capitalised_names, read_document_lines
+from pearl_qdrant.linking.documents.linking import read_document_lines
 
 TEXT = "Bill Clinton met the mayor of Gotham. Later Clinton left the National Security Agency (NSA)."
 SPANS = [(0, 12), (30, 36), (44, 51), (87, 90)]
@@ -53,12 +54,16 @@ def test_one_link_for_each_span_in_its_order(linker: EntityLinker) -> None:
     alone = linker.link_document(TEXT, SPANS[2:3])
     switched = linker.link_document(TEXT, SPANS, without=["partial names", "coherence"])
     assert switched[2].link.candidates[0].entity_id == alone[0].link.candidates[0].entity_id
+    for text in ("\U0001f600 Gotham \u200b", "约旦 Gotham"):
+        nothing, gotham = linker.link_document(text, [(0, 1), (text.index("G"), text.index("m") + 1)])
+        assert nothing.link.candidates == ()
+        assert gotham.link.candidates[0].entity_id == "gotham"
     assert linker.link_document("", []) == []
     assert linker.link_document(TEXT, []) == []
 
 
 def test_mistakes_are_named(linker: EntityLinker) -> None:
-    """Missing spans, spans outside the text, unknown parts and unknown types are errors."""
+    """Missing spans, spans outside the text, unknown parts and unknown types are errors, the last in a context too."""
     with pytest.raises(ValueError, match="pass spans, as"):
         linker.link_document(TEXT)
     with pytest.raises(ValueError, match="span 0 is from 0 to 900"):
@@ -69,16 +74,21 @@ def test_mistakes_are_named(linker: EntityLinker) -> None:
         linker.link_document(TEXT, SPANS, types=["planet"])
     with pytest.raises(TypeError, match="a passage is a str"):
         linker.link_document(7, SPANS)  # type: ignore[arg-type]
+    with pytest.raises(UnknownTypeError):
+        linker.link_batch(["Gotham"], context="x", types=["planet"])
+    with pytest.raises(TypeError):
+        linker.link_batch("Gotham", context="x")
 
 
 def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
     """A mention takes the entity of a longer name in its context; each mention of a batch by itself. A context without
     it, or a longer name of it, leaves the probabilities as they are.
     """
-    links = list(linker.link_batch(["Clinton", "Gotham", ""], context="President Bill Clinton went home."))
+    mentions: list[Any] = ["Clinton", "Gotham", "", None, 3]
+    links = list(linker.link_batch(mentions, context="President Bill Clinton went home."))
 
     assert [link.candidates[0].entity_id for link in links[:2]] == ["bill", "gotham"]
-    assert links[2].entity_id is None
+    assert [link.entity_id for link in links[2:]] == [None] * 3
     assert linker.link("Clinton", context="Bill Clinton").candidates[0].entity_id == "bill"
     for mention, context in (("Gotham", "Nothing here."), ("Clinton", "")):
         alone, in_context = linker.link(mention, limit=10), linker.link(mention, context=context)
@@ -86,29 +96,6 @@ def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
         assert in_context.nil_reason == alone.nil_reason
         of_alone = [candidate.probability for candidate in alone.candidates]
         assert [candidate.probability for candidate in in_context.candidates] == pytest.approx(of_alone, abs=1e-6)
-
-
-def test_a_context_needs_no_hashable_mentions(linker: EntityLinker) -> None:
-    """Mentions that are no text become NIL in a context, too; an unknown type is an error at once."""
-    links = list(linker.link_batch([None, 3, "Gotham"], context="x"))  # type: ignore[list-item]
-
-    assert [link.entity_id for link in links] == [None, None, "gotham"]
-    with pytest.raises(UnknownTypeError):
-        linker.link_batch(["Gotham"], context="x", types=["planet"])
-    with pytest.raises(TypeError):
-        linker.link_batch("Gotham", context="x")
-
-
-def test_names_of_a_context() -> None:
-    """Runs of capitalised words with small words between them, each once; lines may break them."""
-    text = "Yesterday Bill\nClinton and the University of Cambridge met. Then Bill Clinton, of Iowa, left Ann de Vos"
-
-    assert capitalised_names(text) == [
-        "Yesterday Bill Clinton and the University of Cambridge",
-        "Then Bill Clinton",
-        "Ann de Vos",
-    ]
-    assert capitalised_names("") == []
 
 
 def test_annotate_links_a_document_together(linker: EntityLinker) -> None:

@@ -14,13 +14,13 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 import torch
-from character_models import CHAR_DIM, FAMILIES, make_network, tiny_config, tokenised, words_of
+from character_models import CHAR_DIM, FAMILIES, make_network, tokenised, words_of
 from effort import examples
 from encoder_cases import cosines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException as OnnxRuntimeError
-from tiny_models import DIM, NAMES, make_bert, make_roberta
+from tiny_models import DIM, NAMES, make_bert
 
 from pearl_qdrant.encoder import batching
 from pearl_qdrant.encoder.batching import Batch, BatchEncoder, BatchLimits, NameTokenizer, RunBatch, plan_batches
@@ -126,14 +126,6 @@ def test_batches_contain_each_name_once_within_the_limits(lengths: list[int], ma
         assert len(batch) == 1 or len(batch) * array[batch].max() <= max_tokens
 
 
-def test_little_padding_is_computed() -> None:
-    """Names of a typical base cost at most a tenth more than their tokens."""
-    lengths = np.clip(np.random.default_rng(0).poisson(4, 2000) + 3, 3, 64)
-    batches = plan_batches(lengths, max_tokens=2048, max_names=256)
-    cells = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
-    assert cells <= 1.1 * lengths.sum()
-
-
 @pytest.fixture(scope="module")
 def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A tiny model of each family."""
@@ -164,16 +156,6 @@ def test_words_come_out_of_token_ids(families: dict[str, Path], family: str, exp
     folder = families["bert" if family == "no words" else family]
 
     assert words_of(folder, [texts.get(family, "the york"), "the"])[0] == expected
-
-
-def test_bytes_that_are_not_characters_have_their_own_codes(families: dict[str, Path]) -> None:
-    """Parts of characters in a byte-level vocabulary are distinct, and the alphabet is valid JSON text."""
-    table = read_character_table(families["roberta"] / "tokenizer.json")
-
-    assert len(table.alphabet) == len(set(table.alphabet))
-    assert {"\ue0c3", "a"} <= set(table.alphabet)
-    assert "A" not in table.alphabet
-    assert json.loads(json.dumps(table.alphabet, ensure_ascii=False).encode()) == list(table.alphabet)
 
 
 def naive_word(encoder: CharacterEncoder, codes: list[int]) -> torch.Tensor:
@@ -247,25 +229,6 @@ def test_vectors_of_every_family_do_not_depend_on_other_names(families: dict[str
         torch.testing.assert_close(alone_logits[0], logits[i], atol=1e-3, rtol=1e-3)
 
 
-def test_gradients_reach_every_weight(families: dict[str, Path]) -> None:
-    """Training changes phrase encoder, character encoder and head; `pool` returns the input of the head."""
-    network = make_network(families["bert"]).train()
-    ids, mask = tokenised(families["bert"], NAMES[:4])
-    pooled = network.pool(ids, mask)
-    embedding, logits = network(ids, mask)
-    assert logits is not None
-    assert network.type_head is not None
-    network.eval()
-    torch.testing.assert_close(torch.nn.functional.normalize(network.pool(ids, mask), dim=-1), network(ids, mask)[0])
-    assert pooled.shape == (4, DIM + CHAR_DIM)
-    (embedding[0] @ embedding[1] + logits.logsumexp(1).sum()).backward()  # type: ignore[no-untyped-call]
-
-    assert [name for name, p in network.named_parameters() if p.grad is None] == []
-    encoder = network.character_encoder
-    assert encoder is not None
-    assert all(float(p.grad.abs().sum()) > 0 for p in encoder.parameters() if p.grad is not None)
-
-
 @pytest.fixture(scope="module")
 def sessions(
     families: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
@@ -313,13 +276,3 @@ def test_a_tokenizer_whose_words_are_not_marked_is_refused(tmp_path: Path) -> No
     (folder / "tokenizer.json").write_text(json.dumps(loaded))
     with pytest.raises(CheckpointError, match=r"a WordLevel tokenizer that does not mark words.*char_dim 0"):
         read_character_table(folder / "tokenizer.json")
-
-
-def test_another_alphabet_is_refused(tmp_path: Path) -> None:
-    """A character encoder does not run with the tokenizer of another model."""
-    table = read_character_table(make_bert(tmp_path / "bert") / "tokenizer.json")
-    other = read_character_table(make_roberta(tmp_path / "roberta") / "tokenizer.json")
-    with pytest.raises(ValueError, match="characters"):
-        CharacterEncoder(other, tiny_config(table), CHAR_DIM)
-    with pytest.raises(ValueError, match="char_dim"):
-        CharacterEncoder(table, tiny_config(table), 0)

@@ -14,7 +14,7 @@ import pytest
 import tiny_models
 from onnx import numpy_helper
 from safetensors.numpy import load_file, save_file
-from tiny_models import as_sentence_transformers, bert_graph, make_bert, make_pearl, write_json
+from tiny_models import as_sentence_transformers, bert_graph, make_bert, write_json
 
 from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.checkpoint import (
@@ -27,9 +27,18 @@ from pearl_qdrant.encoder.checkpoint import (
     seal,
 )
 from pearl_qdrant.encoder.loading import find_model, list_models, load_encoder, shipped_names
-from pearl_qdrant.encoder.write_checkpoint import safetensors_shapes, verify
+from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import CheckpointError, ModelError, ModelNotFoundError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
+
+WEIGHTS = "model.safetensors"
+DEEP = "[" * 100_000 + "]" * 100_000
+DEEP_OBJECT = '{"a":' * 100_000 + "1" + "}" * 100_000
+
+
+def header(text: str) -> bytes:
+    """A safetensors file that has a header alone."""
+    return len(text).to_bytes(8, "little") + text.encode()
 
 
 @pytest.fixture(scope="module")
@@ -47,17 +56,6 @@ def folder(written: Path, tmp_path: Path) -> Path:
 def edit(path: Path, **changes: object) -> None:
     """Change fields of a JSON file without updating hashes."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-def test_a_written_checkpoint_verifies(written: Path) -> None:
-    """A written checkpoint can be read back and verified file by file."""
-    checkpoint = verify(written)
-    assert checkpoint.config.labels == PHRASE_TYPES
-    assert checkpoint.config.dim == tiny_models.DIM
-    assert checkpoint.onnx_path == written / ONNX_FILE
-    assert checkpoint.torch_path == written / TORCH_FILE
-    assert {PEARL_JSON, "README.md"}.isdisjoint(checkpoint.config.files)
-    assert not list(written.glob("*.part"))
 
 
 def flipped(data: bytes) -> bytes:
@@ -90,14 +88,13 @@ def test_a_damaged_file_is_named(
     "name, content, message",
     [
         (ONNX_FILE, b"a web page, not a model", "not an ONNX graph"),
-        (ONNX_FILE, b"", "not an ONNX graph"),
         (TORCH_FILE, b"\x80\x04\x95 a pickle", "not a safetensors"),
-        (TORCH_FILE, b"", "not a safetensors"),
-        (HEAD_FILE, b"\x08\x00\x00\x00\x00\x00\x00\x00[1, 2,3]", "header cannot be read"),
+        (HEAD_FILE, header("[1, 2,3]"), "header cannot be read"),
+        (HEAD_FILE, header(DEEP_OBJECT), "header cannot be read"),
+        (HEAD_FILE, header('{"a": {"shape": [Infinity], "data_offsets": [0, 1]}}'), "header cannot be read"),
         ("config.json", b"[1]", "not a JSON object"),
-        ("config.json", b"{", "not valid JSON"),
         ("tokenizer.json", b"{}", "not a readable tokenizer"),
-        *((PEARL_JSON, content, "pearl.json") for content in (None, b"", b"{", b"[]", b'"x"', b"\0")),
+        *((PEARL_JSON, content, "pearl.json") for content in (None, b"", b"[]", b"\0")),
     ],
 )
 def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes | None, message: str) -> None:
@@ -119,15 +116,11 @@ def test_a_foreign_file_is_refused(folder: Path, name: str, content: bytes | Non
         ({"format_version": 2}, "needs a newer version"),
         ({"char_dim": 128, "dim": 160}, "char_dim is 128, but the file describes no character encoder"),
         ({"character": {"alphabet": ["a"]}}, "char_dim is 0, but the file describes a character encoder"),
-        ({"char_dim": -1}, "field 'char_dim' is wrong"),
-        ({"char_dim": 8, "dim": 40, "character": {"alphabet": []}}, "field 'character.alphabet' is wrong"),
         ({"char_dim": 8, "dim": 40, "character": {"alphabet": ["a"], "share": 1}}, "field 'character.share' is wrong"),
         ({"char_dim": 8, "dim": 41, "character": {"alphabet": ["a"]}}, r"dim 41 is not phrase_dim 32 \+ char_dim 8"),
         ({"dim": 33}, "dim 33 is not phrase_dim 32"),
-        ({"dim": "wide"}, "field 'dim' is wrong"),
         ({"pooling": "max"}, "field 'pooling' is wrong"),
         ({"files": {"../x": {"sha256": "0" * 64, "bytes": 0}}}, "not a path inside the folder"),
-        ({"files": {"/etc/passwd": {"sha256": "0" * 64, "bytes": 0}}}, "not a path inside the folder"),
         ({"files": {}}, "does not list config.json"),
         ({"weights_hash": ""}, "no weights_hash"),
     ],
@@ -162,8 +155,12 @@ def test_shapes_that_disagree_are_refused(folder: Path, change: Callable[[Path],
         verify(folder)
 
 
-def test_adding_torch_weights_keeps_the_model_the_same(folder: Path, tmp_path: Path) -> None:
-    """A collection made through ONNX still opens after I rebuilt the weights for torch."""
+def test_the_hash_tells_models_apart(folder: Path, tmp_path: Path) -> None:
+    """A collection made through ONNX still opens after I rebuilt the weights for torch, or exported the model without
+    ONNX. Two copies of one training have one hash, two trainings never.
+    """
+    hashes = [tiny_models.make_pearl(tmp_path / str(i), seed=seed).config.weights_hash for i, seed in enumerate((0, 1))]
+    assert hashes[0] == read_config(folder).weights_hash != hashes[1]
     weights = shutil.move(folder / TORCH_FILE, tmp_path / "kept")
     shipped = seal(folder)
     assert TORCH_FILE not in shipped.files
@@ -173,21 +170,10 @@ def test_adding_torch_weights_keeps_the_model_the_same(folder: Path, tmp_path: P
     assert both.weights_hash == shipped.weights_hash
     hashes = {load_encoder(str(folder), runtime=runtime).info.weights_hash for runtime in ("onnx", "torch")}
     assert hashes == {shipped.weights_hash}
-
-
-def test_another_form_of_a_model_can_carry_its_hash(folder: Path) -> None:
-    """An exported folder without ONNX still counts as the same model."""
-    original = read_config(folder).weights_hash
     shutil.rmtree(folder / "onnx")
-    assert seal(folder).weights_hash != original
-    assert seal(folder, weights_hash=original).weights_hash == original
+    assert seal(folder).weights_hash != shipped.weights_hash
+    assert seal(folder, weights_hash=shipped.weights_hash).weights_hash == shipped.weights_hash
     assert verify(folder).onnx_path is None
-
-
-def test_other_weights_are_another_model(written: Path, tmp_path: Path) -> None:
-    """Two trainings never have the same hash, two copies of one training do."""
-    hashes = [tiny_models.make_pearl(tmp_path / str(i), seed=seed).config.weights_hash for i, seed in enumerate((0, 1))]
-    assert hashes[0] == read_config(written).weights_hash != hashes[1]
 
 
 def test_models_are_found_by_name_and_folder(written: Path) -> None:
@@ -240,11 +226,6 @@ def test_a_hub_id_is_served_from_the_cache(hub_cache: Path, written: Path) -> No
         assert encoder.encode(["aspirin"]).encodable.all()
 
 
-WEIGHTS = "model.safetensors"
-DEEP = "[" * 100_000 + "]" * 100_000
-DEEP_OBJECT = '{"a":' * 100_000 + "1" + "}" * 100_000
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plain encoder with weights for torch, the same as a graph, and a checkpoint."""
@@ -254,7 +235,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (graph / "onnx").mkdir()
     onnx.save(bert_graph(load_file(graph / WEIGHTS), type_head=None), graph / ONNX_FILE)
     (graph / WEIGHTS).unlink()
-    make_pearl(root / "pearl")
     return root
 
 
@@ -275,9 +255,7 @@ def refusal(folder: Path, **words: Any) -> CheckpointError:
     "name", ["config.json", "sentence_bert_config.json", "1_Pooling/config.json", "modules.json",
              "tokenizer_config.json", "config_sentence_transformers.json"],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "content", ["", "{", DEEP, DEEP_OBJECT, "[1]", '"text"', "1", "null"], ids=lambda text: text[:6] or "empty"
-)
+@pytest.mark.parametrize("content", ["", DEEP, "[1]"], ids=lambda text: text[:6] or "empty")
 def test_an_invalid_settings_file_is_refused(copy: Callable[[str], Path], name: str, content: str) -> None:
     """Invalid JSON, endlessly nested JSON and JSON of another kind are reported for every file that is read."""
     folder = copy("onnx")
@@ -290,16 +268,11 @@ def test_an_invalid_settings_file_is_refused(copy: Callable[[str], Path], name: 
     "name, field, value",
     [
         ("config.json", "max_position_embeddings", [48]),
-        ("config.json", "model_type", {"name": "bert"}),
-        ("config.json", "pad_token_id", "none"),
-        ("sentence_bert_config.json", "max_seq_length", "many"),
         ("sentence_bert_config.json", "do_lower_case", [True]),
         ("tokenizer_config.json", "model_max_length", {"tokens": 16}),
-        ("config_sentence_transformers.json", "prompts", 3),
         ("config_sentence_transformers.json", "prompts", {"query": ["query: "]}),
         ("config_sentence_transformers.json", "default_prompt_name", ["query"]),
         ("1_Pooling/config.json", "pooling_mode", 7),
-        ("1_Pooling/config.json", "include_prompt", "perhaps"),
     ],
 )
 def test_a_setting_of_the_wrong_type_is_named(
@@ -314,13 +287,12 @@ def test_a_setting_of_the_wrong_type_is_named(
     assert f"field '{field}" in str(error)
 
 
-@pytest.mark.parametrize("field, value", [("do_lower_case", None), ("do_lower_case", 1), ("max_seq_length", "16")])
-def test_settings_written_in_another_way_are_understood(copy: Callable[[str], Path], field: str, value: object) -> None:
+def test_settings_written_in_another_way_are_understood(copy: Callable[[str], Path]) -> None:
     """A number as text, a flag as a number, and null have their obvious meaning."""
     folder = copy("onnx")
-    edit(folder / "sentence_bert_config.json", **{field: value})
-
-    assert load_encoder(str(folder), device="cpu").encode(["new york"]).encodable.all()
+    for field, value in (("do_lower_case", None), ("do_lower_case", 1), ("max_seq_length", "16")):
+        edit(folder / "sentence_bert_config.json", **{field: value})
+        assert load_encoder(str(folder), device="cpu").encode(["new york"]).encodable.all()
 
 
 @pytest.mark.parametrize(
@@ -328,8 +300,6 @@ def test_settings_written_in_another_way_are_understood(copy: Callable[[str], Pa
     [
         ({"max_position_embeddings": 4, "pad_token_id": 3, "model_type": "roberta"}, "leave no room"),
         ({"model_type": None}, "transformers cannot load it"),
-        ({"num_attention_heads": 0}, "transformers cannot load it"),
-        ({"hidden_size": "wide"}, "transformers cannot load it"),
         ({"vocab_size": 10**9}, "describes other shapes than the weights"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1,000,000,000"),
     ],
@@ -344,13 +314,12 @@ def test_a_config_that_does_not_match_the_weights_is_refused(
     assert message in str(refusal(folder))
 
 
-@pytest.mark.parametrize("path", ["../elsewhere", "/etc", "a\0b"])
-def test_modules_must_be_inside_the_folder(copy: Callable[[str], Path], path: str) -> None:
+def test_modules_must_be_inside_the_folder(copy: Callable[[str], Path]) -> None:
     """A modules.json cannot name files elsewhere."""
     folder = copy("onnx")
-    write_json(folder / "modules.json", [{"type": "models.Transformer", "path": path}])
-
-    assert "not a path inside the folder" in str(refusal(folder))
+    for path in ("../elsewhere", "/etc", "a\0b"):
+        write_json(folder / "modules.json", [{"type": "models.Transformer", "path": path}])
+        assert "not a path inside the folder" in str(refusal(folder))
 
 
 @pytest.mark.parametrize(
@@ -367,16 +336,6 @@ def test_damaged_weights_are_refused(copy: Callable[[str], Path], damage: Callab
     (folder / WEIGHTS).write_bytes(damage((folder / WEIGHTS).read_bytes()))
 
     assert "cannot load it" in str(refusal(folder))
-
-
-@pytest.mark.parametrize("header", [DEEP_OBJECT, '{"a": {"shape": [Infinity], "data_offsets": [0, 1]}}'])
-def test_a_damaged_header_of_weights_is_refused(tmp_path: Path, header: str) -> None:
-    """The header of a safetensors file is not trusted."""
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header.encode())
-
-    with pytest.raises(CheckpointError, match="its header cannot be read"):
-        safetensors_shapes(path)
 
 
 @pytest.mark.parametrize("kind", ["torch", "onnx"])

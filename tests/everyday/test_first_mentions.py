@@ -1,4 +1,6 @@
-"""What a new user tries first, on the sample base with the shipped model and the default settings."""
+"""What a new user tries first, on the sample base with the shipped model and the default settings. A mention that is a
+name is linked without its vector; the decision is the one that all candidates lead to.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,19 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from edge_cases import copy_files
 
-from pearl_qdrant import EntityLinker, load_base
+from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.calibration import calibrate_collection
+from pearl_qdrant.linking.calibration import calibrate, calibrate_collection
+from pearl_qdrant.linking.mention_kinds import NamedEntity, NameOwners, make_mentions
 
 ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "examples" / "sample_base.tsv"
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +91,48 @@ def test_everyday_mentions_are_linked(linker: EntityLinker, mention: str, entity
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_resamples")
-def test_a_calibration_of_the_sample_base_keeps_its_coverage(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("printed", "few_resamples")
+def test_a_calibration_of_the_sample_base_keeps_its_coverage(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its own mentions give a threshold that keeps nearly all links; before, one that lost 93 % of them."""
-    store = str(tmp_path / "store")
-    load_base(ROOT / "examples" / "sample_base.tsv", "demo", store=store)
+    monkeypatch.setattr(calibrate, "PER_KIND", 50)
+    copy_files(Path(store), tmp_path / "store")  # another linker has it open
 
-    fit = calibrate_collection("demo", store=store, dry_run=True).fit
+    fit = calibrate_collection("demo", store=tmp_path / "store", dry_run=True).fit
 
     assert fit.after.coverage > 0.95 * fit.before.coverage
     assert fit.calibration.threshold < 0.8
+
+
+def made_mentions() -> list[str]:
+    """Mentions of every kind, and all names that several entities have."""
+    rows = [line.split("\t") for line in SAMPLE.read_text("utf-8").splitlines()[1:]]
+    entities = [
+        NamedEntity(row[0], tuple(dict.fromkeys((row[1], *row[3].split("|")))), tuple(row[2].split("|")))
+        for row in rows
+    ]
+    owners = NameOwners((one.entity_id, name) for one in entities for name in one.names)
+    shared = [name for one in entities for name in one.names if len(owners.of_name(name)) > 1]
+    made = [one.mention for one in make_mentions(entities, owners, per_kind=30)]
+    return [*made, *shared, "n/a", "NA", "42", "", "🎈"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("types, on_tie", [((), "canonical"), (("GPE",), "null"), ((), "first")])
+def test_the_decision_is_the_same(linker: EntityLinker, types: tuple[str, ...], on_tie: str) -> None:
+    """Of every kind of mention: entity, probability, reason and rule."""
+    mentions = made_mentions()
+    quick = list(linker.link_batch(mentions, types=types, on_tie=on_tie))
+    whole = list(linker.link_batch(mentions, types=types, on_tie=on_tie, limit=10))
+
+    assert sum(one.rule is not None for one in quick) > 100
+    for one, other in zip(quick, whole, strict=True):
+        assert one.probability == pytest.approx(other.probability, abs=1e-6)
+        named = [candidate.entity_id for candidate in one.candidates]
+        assert named == [candidate.entity_id for candidate in other.candidates][: len(named)]
+        same = {"probability": one.probability, "candidates": one.candidates}
+        assert replace(other, **same) == one
 
 
 @pytest.mark.parametrize(

@@ -6,24 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_cases import copy_files
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import EntityLinker
 
 
-@pytest.fixture(scope="session")
-def filled_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A store with the collection `base`, which tests copy: a copy is faster than writing one."""
-    path = tmp_path_factory.mktemp("filled") / "store"
-    fill(path, "base", str(model), ENTITIES, is_loaded=True)
-    return path
-
-
 @pytest.fixture
-def store_path(filled_store: Path, tmp_path: Path) -> Path:
+def store_path(tmp_path: Path, model: Path) -> Path:
     """A store with the collection `base`, where `run` looks for it."""
-    return copy_files(filled_store, tmp_path / "store")
+    fill(tmp_path / "store", "base", str(model), ENTITIES, is_loaded=True)
+    return tmp_path / "store"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from linker_base import ENTITIES, fill
 from pearl_qdrant import Entity, EntityLinker, Link, NilReason
 from pearl_qdrant.errors import EntityNotFoundError, LearningError, LinkerClosedError
 from pearl_qdrant.linking.learned.ledger import LearnedRow
-from pearl_qdrant.linking.learned.names import PRIOR_WEIGHT, Counts, Observation, Outcome, name_of, posterior
+from pearl_qdrant.linking.learned.names import PRIOR_WEIGHT, Counts, Observation, Outcome, posterior
 from pearl_qdrant.linking.ranking import explain_link
 
 
@@ -30,19 +30,14 @@ def counts(*rows: tuple[str, str | None, int]) -> Counts:
         *(("US", "us", False), ("Us", "us", False), ("us", "US", False), ("Turkey", "turkey", False)),
         *(("turkey", "Turkey", True), ("BRUSSELS", "Brussels", True), ("Brussels", "BRUSSELS", True)),
         *(("Iran", "IRAN", True), ("the Gray Lady", "the gray lady", True), ("東京", "東京", True)),
+        *(("🦄", "🦄", True), ("🦄", "🐎", False), ("++", "--", False)),
     ],
 )
 def test_letter_case_decides_which_forms_count(seen: str, mention: str, is_heard: bool) -> None:
-    """What was seen of a name in capitals says nothing of the word in small letters."""
+    """What was seen of a name in capitals says nothing of the word in small letters. Names without letters are learned
+    as they are.
+    """
     assert (counts((seen, "Q1", 1)).evidence(mention) is not None) is is_heard
-
-
-def test_names_without_letters_are_themselves_and_what_is_no_text_has_none() -> None:
-    """An emoji and `++` have no spelling key, and are learned as they are."""
-    known = counts(("🦄", "horse", 1), ("++", "plus", 1))
-
-    assert [known.evidence(one) is not None for one in ("🦄", "🐎", "--")] == [True, False, False]
-    assert [name_of(one) for one in (None, 3, "", "  ", "\ud800", "x" * 20_000)] == [""] * 6
 
 
 A, B = ("kb", "a"), ("kb", "b")
@@ -151,18 +146,10 @@ def test_a_learned_entity_counts_if_it_is_there_and_has_the_type(linker: EntityL
     assert linker.link("zzz qqq").entity_id == "nyt"
 
 
-def test_what_was_learned_is_there_when_it_is_opened_again(store_path: Path) -> None:
-    """Another linker, later, gives the same answers."""
-    with EntityLinker.open("base", store=str(store_path)) as linker:
-        linker.accept("zzz qqq", "horse")
-        linker.reject("New York", "nyc")
-        before = list(linker.link_batch(["zzz qqq", "ZZZ QQQ", "New York", "NYTimes"]))
-    with EntityLinker.open("base", store=str(store_path)) as again:
-        assert list(again.link_batch(["zzz qqq", "ZZZ QQQ", "New York", "NYTimes"])) == before
-
-
-def test_every_linker_of_the_process_knows_it_at_once(store_path: Path, linker: EntityLinker) -> None:
-    """A second linker on the collection that is open already answers by what the first one learned, and undid."""
+def test_every_linker_knows_it(store_path: Path, linker: EntityLinker) -> None:
+    """A second linker on the collection that is open already answers by what the first one learned, and undid. One that
+    is opened later gives the same answers.
+    """
     with EntityLinker.open("base", store=str(store_path)) as other:
         linker.accept("zzz qqq", "horse")
         assert other.link("zzz qqq").entity_id == "horse"
@@ -171,6 +158,13 @@ def test_every_linker_of_the_process_knows_it_at_once(store_path: Path, linker: 
         linker.undo_learned(1)
         other.undo_learned(2)
         assert linker.link("zzz qqq").learned == other.link("zzz qqq").learned == ()
+    mentions = ["zzz www", "ZZZ WWW", "New York", "NYTimes"]
+    linker.accept("zzz www", "horse")
+    linker.reject("New York", "nyc")
+    before = list(linker.link_batch(mentions))
+    linker.close()
+    with EntityLinker.open("base", store=str(store_path)) as again:
+        assert list(again.link_batch(mentions)) == before
 
 
 def test_explain_shows_the_counts_and_annotate_uses_them(linker: EntityLinker) -> None:

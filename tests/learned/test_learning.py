@@ -13,7 +13,7 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import LearningError, StoreFullError
 from pearl_qdrant.linking.calibration import CalibrationData, Label
 from pearl_qdrant.linking.learned import learned_batches
-from pearl_qdrant.linking.learned.ledger import LearnedRow, Ledger, parse_ledger
+from pearl_qdrant.linking.learned.ledger import Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge.content import LEDGER_FILE
@@ -44,36 +44,17 @@ def effective(ledger: Ledger) -> list[str]:
     return [one.key for one, _ in ledger.effective()]
 
 
-def test_a_batch_comes_back_with_its_rows() -> None:
-    """What was learned is read back, with its counts and in any script."""
-    ledger = parse(batch("a", 1, ("Zürich \u2028", "Q72", 2), ("🦄", None, 1)))
-
-    assert [rows for _, rows in ledger.effective()] == [
-        [LearnedRow("Zürich \u2028", "Q72", 2), LearnedRow("🦄", None, 1)]
-    ]
-    found = ledger.batches[0]
-    assert (found.mentions, found.names, found.nil_mentions, ledger.next_number) == (3, 2, 1, 2)
-
-
-@pytest.mark.parametrize("n_lines", [1, 2, 3])
-def test_a_batch_without_its_end_does_not_count(n_lines: int) -> None:
-    """Of a batch whose writer died, nothing counts; the next batch is not affected."""
-    torn = batch("a", 1, ("x", "Q1", 1), ("y", "Q1", 1))[:n_lines]
-    ledger = parse(torn, batch("b", 2, ("x", "Q2", 1)))
-
-    assert effective(ledger) == ["b"]
-    assert ledger.n_unreadable == n_lines
-    assert ledger.first_damaged is None
-
-
 @pytest.mark.parametrize("is_last", [True, False])
 @pytest.mark.parametrize("n_bytes", [1, 8, 40])
 def test_a_torn_last_line_is_told_from_damage(n_bytes: int, is_last: bool) -> None:
-    """A writer that died left a torn line at the end of what it wrote, whether others wrote after it or not."""
+    """Of a batch whose writer died nothing counts. It left a torn line at the end of what it wrote, whether others
+    wrote after it or not.
+    """
     lines = batch("a", 1, ("x", "Q1", 1), ("y", "Q1", 1))
     others = [] if is_last else batch("b", 2, ("x", "Q2", 1))
     left = [parse([*lines[:at], lines[at][:-1][:n_bytes]], others) for at in range(len(lines))]
 
+    assert [effective(ledger) for ledger in left] == [[] if is_last else ["b"]] * 4
     assert [ledger.first_damaged for ledger in left] == [None] * 4
     assert [ledger.n_unreadable for ledger in left] == [1, 2, 3, 4]
 

@@ -13,7 +13,7 @@ from qdrant_double_http import Fault
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import LearnedRow, append_batch, read_ledger
-from pearl_qdrant.store import Store, open_store
+from pearl_qdrant.store import open_store
 
 
 @pytest.fixture
@@ -40,23 +40,9 @@ def test_a_server_learns_and_forgets(server: QdrantDouble) -> None:
     store.close()
 
 
-def test_where_nothing_was_learned_a_link_takes_no_more_requests(server: QdrantDouble) -> None:
-    """Without learned names, the ledger is asked for once, on opening."""
-    with EntityLinker.open("base", store=server.url) as linker:
-        linker.link("NYTimes")
-        server.requests.clear()
-        linker.link("NYTimes")
-        assert len(server.requests) <= 2
-
-
-def two(server: QdrantDouble) -> tuple[Store, Store]:
-    """Two stores, as of two processes."""
-    return open_store(server.url), open_store(server.url)
-
-
 def test_two_processes_that_learn_at_once_are_both_kept(server: QdrantDouble) -> None:
     """Both saw the same ledger and took the same number; both count, and each can be undone by its key."""
-    first, second = two(server)
+    first, second = open_store(server.url), open_store(server.url)  # as of two processes
     keys = [
         append_batch(store.open("base"), 1, "accept", [LearnedRow("Gotham", "nyc", 1)]).key for store in (first, second)
     ]
@@ -74,8 +60,7 @@ def test_a_process_that_dies_while_it_learns_leaves_nothing(
 ) -> None:
     """If only some parts of a batch arrive, none of them counts."""
     monkeypatch.setattr("pearl_qdrant.store.server.collection.PART_BYTES", 10)
-    store, other = two(server)
-    other.close()
+    store = open_store(server.url)
     collection = store.open("base")
     append_batch(collection, 1, "learn", [LearnedRow(f"name {i}", "nyc", 1) for i in range(5)])
     client = server.client

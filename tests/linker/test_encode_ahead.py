@@ -50,10 +50,10 @@ class Watched:
 
 
 def linker(store: Store, encoder: Encoder) -> EntityLinker:
-    """Over a collection of thirty entities."""
+    """Over a collection of twelve entities."""
     collection = store.create(Manifest.for_model(encoder.info, collection="base", kb="base"))
     made = EntityLinker(store, [collection], encoder)
-    made.add([Entity(f"E{i}", f"w{i} times", (f"w{i} post",)) for i in range(30)])
+    made.add([Entity(f"E{i}", f"w{i} times", (f"w{i} post",)) for i in range(12)])
     return made
 
 
@@ -94,8 +94,8 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
     tmp_path: Path, server: Server, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both stores give the same links for every mention, in order, also among invalid ones."""
-    monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 16)
-    mentions = [f"w{i % 20} time" if i % 7 else None for i in range(40)]
+    monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 8)
+    mentions = [f"w{i % 10} time" if i % 7 else None for i in range(20)]
     theirs = list(server.linker.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
     embedded = linker(open_store(tmp_path / "store"), encoder)
     ours = list(embedded.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
@@ -108,8 +108,8 @@ def test_a_batch_over_http_answers_as_the_embedded_store(
 
 def test_slices_are_searched_at_the_same_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second search is sent before the first one is answered, and answers keep their order."""
-    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 4)
-    mentions = [f"w{i} time" for i in range(12)]
+    monkeypatch.setattr(mention_stream, "SEARCH_BATCH", 2)
+    mentions = [f"w{i} time" for i in range(6)]
     alone = [server.linker.link(mention, threshold=0.0).entity_id for mention in mentions]
     both = threading.Barrier(2)
     answer, lock, n_held = server.double.answer, threading.Lock(), 0
@@ -140,12 +140,12 @@ def test_a_repeated_mention_is_searched_once(server: Server) -> None:
 
 def test_names_of_the_base_are_one_request_and_are_not_encoded(server: Server) -> None:
     """A batch of names is looked up by one request; what is no name is encoded and searched after it."""
-    names = [f"w{i} post" for i in range(30)]
+    names = [f"w{i} post" for i in range(12)]
     links = list(server.linker.link_batch(names))
-    assert (server.sizes, server.encoder.threads) == ([30], [])
+    assert (server.sizes, server.encoder.threads) == ([12], [])
 
     whole = list(server.linker.link_batch(names, limit=10))
-    assert [link.entity_id for link in links] == [link.entity_id for link in whole] == [f"E{i}" for i in range(30)]
+    assert [link.entity_id for link in links] == [link.entity_id for link in whole] == [f"E{i}" for i in range(12)]
     assert [link.probability for link in links] == pytest.approx([link.probability for link in whole], abs=1e-6)
 
 
@@ -178,7 +178,9 @@ def test_mentions_are_read_in_the_callers_thread_and_encoded_in_another(encoder:
 
 
 def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
-    """An error of the encoder is raised after the batches before it, and no thread is left."""
+    """An error of the encoder is raised after the batches before it. No thread is left, nor by a stream that is left
+    early.
+    """
     batches = prepare_ahead(Watched(encoder, fail_on="w20").encode, iter([f"w{i}" for i in range(50)]), 8, lambda: None)
     got = [next(batches)[0], next(batches)[0]]
     with pytest.raises(MemoryError):
@@ -186,10 +188,6 @@ def test_an_error_of_the_encoding_thread_is_raised(encoder: Encoder) -> None:
 
     assert [len(batch) for batch in got] == [8, 8]
     assert no_threads("encode")
-
-
-def test_a_stream_that_is_left_early_leaves_no_thread(encoder: Encoder) -> None:
-    """Stopping after the first links waits for at most one batch."""
     batches = prepare_ahead(encoder.encode, iter([f"w{i}" for i in range(1000)]), 8, lambda: None)
     next(batches)
     batches.close()  # type: ignore[attr-defined]

@@ -6,7 +6,8 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from effort import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pearl_qdrant.lexical.ngrams import (
@@ -16,7 +17,6 @@ from pearl_qdrant.lexical.ngrams import (
     folded_rows,
     ngram_rows,
     score_pairs,
-    top_weighted_features,
 )
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import Calibration, RankingModel
@@ -37,13 +37,7 @@ NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times",
         *(("World War II", "world-war 2"), ("C++", "c plus plus"), ("Aldermann, S.A.", "aldermann sa")),
         *(("Aldermann G.m.b.H.", "aldermann gmbh"), ("Smith A.B.", "smith a b"), ("S.A.", "s a"), ("C#", "C sharp")),
         *(("Sagittarius A*", "Sagittarius A star"), ("CD4\u207b T cell", "CD4- T-cell")),
-        *(
-            ("Iron(2\u2212)", "iron (2-)"),
-            ("ΑΘΉΝΑ", "Αθήνα"),
-            ("Νέος", "ΝΕΟΣ"),
-            ("とうきょう", "トウキョウ"),
-            ("ﾊﾟﾘ", "パリ"),
-        ),
+        *(("Iron(2\u2212)", "iron (2-)"), ("Νέος", "ΝΕΟΣ"), ("とうきょう", "トウキョウ"), ("ﾊﾟﾘ", "パリ")),
         *(("أحمد", "احمد"), ("علی", "علي"), ("القاهرة", "القاهره"), ("شَـمْس", "شمس"), ("שָׁלוֹם", "שלום")),
         *(("ज़िला", "जिला"), ("हिंदी", "हिंदि"), ("Горбачёв", "горбачев")),
     ],
@@ -60,25 +54,14 @@ def test_marks_that_are_letters_distinguish_names(one: str, other: str) -> None:
     assert " " not in fold_name(one) + fold_name(other)
 
 
-@pytest.mark.parametrize(
-    "name, folded",
-    [
-        *(("Malcolm X", "malcolm x"), ("vitamin V", "vitamin v"), ("I, Robot", "i robot")),
-        *(("Paris*", "paris"), ("COVID-19", "covid 19"), ("A+B", "a b"), ("#1", "1")),
-    ],
-)
-def test_single_letters_stay_letters_and_signs_separate_words(name: str, folded: str) -> None:
-    """A single Roman digit is a letter, unless the word before announces a number; most signs are punctuation."""
-    assert fold_name(name) == folded
-
-
-@pytest.mark.parametrize(
-    "one, other",
-    [("C++", "C"), ("C#", "C"), ("A*", "A"), ("HER2+", "HER2-"), ("CD4- T cell", "CD4+ T cell"), ("B+", "B")],
-)
-def test_signs_that_tell_names_apart_stay(one: str, other: str) -> None:
-    """A plus, sharp, star or minus at the end of a word is a word of its own."""
-    assert fold_name(one) != fold_name(other)
+def test_signs_and_single_letters() -> None:
+    """A single Roman digit is a letter, unless the word before announces a number. Most signs are punctuation; a plus,
+    sharp, star or minus at the end of a word is a word of its own.
+    """
+    folded = {"Malcolm X": "malcolm x", "I, Robot": "i robot", "Paris*": "paris", "COVID-19": "covid 19", "A+B": "a b"}
+    assert {name: fold_name(name) for name in folded} == folded
+    for one, other in (("C++", "C"), ("C#", "C"), ("A*", "A"), ("HER2+", "HER2-"), ("CD4- T cell", "CD4+ T cell")):
+        assert fold_name(one) != fold_name(other)
 
 
 def test_a_long_run_of_marks_is_folded_in_linear_time() -> None:
@@ -88,16 +71,7 @@ def test_a_long_run_of_marks_is_folded_in_linear_time() -> None:
     assert fold_name(" ".join(parts)) == " ".join(map(fold_name, parts))
 
 
-def test_names_without_letters_have_no_ngrams() -> None:
-    """N-grams cannot find emoji and punctuation, which do not disturb a batch."""
-    rows = ngram_rows(["\U0001f984", "New York", "", "---"])
-
-    assert [len(rows.row(i)[0]) for i in range(4)][0:4:2] == [0, 0]
-    assert len(rows.row(3)[0]) == 0
-    assert np.array_equal(rows.row(1)[0], ngram_rows(["New York"]).row(0)[0])
-    assert len(ngram_rows([]).indices) == len(ngram_rows(["", "?"]).indices) == 0
-
-
+@settings(max_examples=examples(100))
 @given(st.lists(st.text(st.characters(), max_size=40), max_size=8))
 def test_a_row_depends_on_its_name_alone(names: list[str]) -> None:
     """Other names do not change the n-grams of a name; rows are sorted, positive and of unit length."""
@@ -169,19 +143,6 @@ def test_scores_equal_a_plain_loop() -> None:
         assert cosine == pytest.approx(sum(a[f] * b[f] for f in shared), abs=1e-5)
         assert ours == pytest.approx(sum(a[f] ** 2 for f in shared), abs=1e-5)
         assert theirs == pytest.approx(sum(b[f] ** 2 for f in shared), abs=1e-5)
-
-
-def test_the_features_with_the_largest_weights_are_kept() -> None:
-    """A search uses the features with the largest weights, sorted by index."""
-    idf = IdfTable.from_names(NAMES)
-    whole = idf.weighted(ngram_rows(["The New York Times", "", "heart"]))
-
-    cut = top_weighted_features(whole, 3)
-
-    for i in range(3):
-        indices, values = whole.row(i)
-        best = sorted(indices[np.argsort(-values, kind="stable")[:3]].tolist())
-        assert cut.row(i)[0].tolist() == best
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,22 @@
 """Linking mentions, on a tiny random model: equal names have cosine 1, others less, though not by much.
 
-So the threshold is 0 here, unless a test is about it.
+So the threshold is 0 here, unless a test is about it. Options: as an object, as keyword arguments, and both.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import fields
 from typing import cast
 
 import pytest
 
-from pearl_qdrant import Entity, EntityLinker, LinkOptions, NilReason
+from ingest.load.request import LoadKeywords, LoadRequest
+from pearl_qdrant import Entity, EntityLinker, Link, LinkOptions, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.linking.options import TypeMode
+from pearl_qdrant.linking.options import AnnotateKeywords, AnnotateOptions, LinkKeywords, OnTie, TypeMode
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.linking.ranking.model import FEATURES
 
@@ -58,26 +62,6 @@ def test_the_limit_changes_what_is_shown_and_nothing_else(linker: EntityLinker) 
     assert linker.link("New York", limit=1, on_tie="null").nil_reason == NilReason.AMBIGUOUS
 
 
-def test_a_type_filter_changes_the_answer(linker: EntityLinker) -> None:
-    """Only entities of the requested types are candidates, for native and coarse types."""
-    native = linker.link("New York Post", types=["city"])
-    coarse = linker.link("New York Post", types=["GPE"])
-
-    assert {c.entity_id for c in native.candidates} == {"nyc"}
-    assert {c.entity_id for c in coarse.candidates} == {"nyc", "nys"}
-
-
-def test_a_name_that_two_entities_share_is_ambiguous(linker: EntityLinker) -> None:
-    """On request a name of two entities is no link: both come first, or the first is linked."""
-    link = linker.link("New York", threshold=0.0, on_tie="null")
-
-    assert (link.entity_id, link.nil_reason) == (None, NilReason.AMBIGUOUS)
-    assert [c.entity_id for c in link.candidates[:2]] == ["nyc", "nys"]
-    first = linker.link("New York", threshold=0.0, on_tie="first")
-    assert (first.entity_id, first.nil_reason) == ("nyc", None)
-    assert linker.link("New York", types=["state"], threshold=0.0).entity_id == "nys"
-
-
 def test_emoji_link_to_themselves_only(linker: EntityLinker) -> None:
     """A name without a vector is found by its exact string, and two such names never match."""
     assert linker.link("\U0001f984").entity_id == "horse"
@@ -85,19 +69,6 @@ def test_emoji_link_to_themselves_only(linker: EntityLinker) -> None:
     assert linker.link("\U0001f984").candidates[0].dense_score is None
     assert linker.link("\U0001f480").nil_reason == NilReason.NO_CANDIDATES
     assert "paper" not in [c.entity_id for c in linker.link("\U0001f984", threshold=0.0).candidates]
-
-
-def test_a_batch_gives_what_single_mentions_give(linker: EntityLinker) -> None:
-    """Linking many mentions at once changes neither links nor order."""
-    mentions = ["NYC", "heart attack", "", "\U0001f984", "New York Post", "zzz"] * 3
-    singles = [linker.link(mention) for mention in mentions]
-
-    batch = list(linker.link_batch(iter(mentions)))
-
-    assert [link.mention for link in batch] == mentions
-    assert [link.entity_id for link in batch] == [link.entity_id for link in singles]
-    for together, alone in zip(batch, singles, strict=True):
-        assert [c.score for c in together.candidates] == pytest.approx([c.score for c in alone.candidates], abs=1e-4)
 
 
 def test_the_first_of_many_entities_with_one_name_is_the_first_by_id(own: EntityLinker) -> None:
@@ -117,8 +88,15 @@ def test_an_entity_with_many_names_does_not_push_out_the_others(shipped: Encoder
         assert len(linker.link("aspirin tablets", limit=10).candidates) == 10
 
 
-def test_a_filter_on_an_unknown_type_names_near_ones(linker: EntityLinker) -> None:
-    """A typo in a type is an error that shows what I may have meant, not an empty answer."""
+def test_a_type_filter_changes_the_answer(linker: EntityLinker) -> None:
+    """Only entities of the requested types are candidates, for native and coarse types. A typo in a type is an error
+    that shows what I may have meant, not an empty answer.
+    """
+    native = linker.link("New York Post", types=["city"])
+    coarse = linker.link("New York Post", types=["GPE"])
+
+    assert {c.entity_id for c in native.candidates} == {"nyc"}
+    assert {c.entity_id for c in coarse.candidates} == {"nyc", "nys"}
     with pytest.raises(
         UnknownTypeError, match=r"No entity of type 'newspapr' in base\. Similar: newspaper\."
     ) as caught:
@@ -160,23 +138,13 @@ def test_nil_has_a_reason(
     assert (link.entity_id, link.nil_reason, bool(link.candidates)) == (None, reason, has_candidates)
 
 
-@pytest.mark.parametrize("bad", [None, 3.5, float("nan"), b"New York", "\ud800"])
-def test_an_invalid_mention_does_not_stop_the_batch(linker: EntityLinker, bad: object) -> None:
-    """One bad cell of a column is NIL, and the other mentions are linked."""
-    links = list(linker.link_batch(cast("list[str]", ["NYC", bad, "nytimes.com"])))
+def test_an_invalid_mention_does_not_stop_the_batch(linker: EntityLinker) -> None:
+    """Bad cells of a column are NIL, and the other mentions are linked."""
+    bad = [None, 3.5, float("nan"), b"New York", "\ud800"]
+    links = list(linker.link_batch(cast("list[str]", ["NYC", *bad, "nytimes.com"])))
 
-    assert [link.entity_id for link in links] == ["nyc", None, "nyt"]
-    assert links[1].nil_reason == NilReason.NO_CANDIDATES
-
-
-def test_names_can_be_held_out(linker: EntityLinker) -> None:
-    """An evaluation can hide names from single mentions, across batches."""
-    mentions = ["heart attack"] * 300
-
-    scored = list(linker.score_batch(mentions, exclude=lambda i, point: i == 200 and point.entity_id == "mi"))
-
-    without = [i for i, one in enumerate(scored) if "mi" not in {found.point.entity_id for found in one.found}]
-    assert without == [200]
+    assert [link.entity_id for link in links] == ["nyc", *[None] * len(bad), "nyt"]
+    assert {link.nil_reason for link in links[1:-1]} == {NilReason.NO_CANDIDATES}
 
 
 def test_the_linker_explains_itself(linker: EntityLinker) -> None:
@@ -209,3 +177,56 @@ def test_an_explanation_says_nothing_twice(linker: EntityLinker, mention: str) -
     for candidate in link.candidates[:2]:
         assert not any(f"[{candidate.entity_id}]" in line for line in lines)
         assert not any(f"{candidate.probability:.2f}" in line for line in lines[:2])
+
+
+@pytest.mark.parametrize(
+    "options, keywords", [(LinkOptions, LinkKeywords), (AnnotateOptions, AnnotateKeywords), (LoadRequest, LoadKeywords)]
+)
+def test_every_option_is_a_keyword_argument(options: type, keywords: type) -> None:
+    """The methods, and `load_base`, accept every field of the object by name, with the same types."""
+    assert {field.name: field.type for field in fields(options)} == {
+        name: hint.__forward_arg__ for name, hint in keywords.__annotations__.items()
+    }
+
+
+def test_an_object_links_as_keyword_arguments_do(linker: EntityLinker) -> None:
+    """I may keep my options in one object, and replace one of them for a call; asyncio gives the same links, from any
+    kind of iterable. So it is with passages.
+    """
+    options = LinkOptions(types=["state"], type_mode="soft", limit=2)
+    by_keywords = linker.link("New York", types=["state"], type_mode="soft", limit=2)
+
+    assert linker.link("New York", options) == by_keywords
+    assert list(linker.link_batch(["New York"], options)) == [by_keywords]
+    assert asyncio.run(linker.alink("New York", options)) == by_keywords
+    assert len(linker.link("New York", options, limit=1).candidates) == 1
+
+    async def stream() -> AsyncIterator[str]:
+        for mention in ("New York", "NYC", "zzz"):
+            yield mention
+
+    async def batches() -> list[list[Link]]:
+        of_list = [link async for link in linker.alink_batch(["New York", "NYC", "zzz"], options)]
+        return [of_list, [link async for link in linker.alink_batch(stream(), options)]]
+
+    assert asyncio.run(batches()) == [[by_keywords, linker.link("NYC", options), linker.link("zzz", options)]] * 2
+    of_text = AnnotateOptions(on_tie="first", include_nil=True)
+    annotated = linker.annotate("We saw New York.", on_tie="first", include_nil=True)
+    assert annotated
+    assert linker.annotate("We saw New York.", of_text) == annotated
+    assert list(linker.annotate_batch(["We saw New York."], of_text)) == [annotated]
+
+
+def test_options_are_checked_when_they_are_made(linker: EntityLinker) -> None:
+    """A wrong option is an error where I write it, which names the value; so is a misspelt keyword."""
+    with pytest.raises(ValueError, match="limit must be at least 1, not 0"):
+        LinkOptions(limit=0)
+    with pytest.raises(ValueError, match="type_mode is 'hard', 'soft' or 'off', not 'firm'"):
+        LinkOptions(type_mode=cast("TypeMode", "firm"))
+    with pytest.raises(ValueError, match=r"threshold is a probability in \[0, 1\], not 1.5"):
+        AnnotateOptions(threshold=1.5)
+    with pytest.raises(ValueError, match="on_tie is 'canonical', 'null' or 'first', not 'last'"):
+        LinkOptions(on_tie=cast("OnTie", "last"))
+    assert LinkOptions(types="GPE") == LinkOptions(types=["GPE"])
+    with pytest.raises(TypeError, match="treshold"):
+        linker.link("x", treshold=0.5)  # type: ignore[call-arg]

@@ -109,32 +109,6 @@ def test_an_open_store_serves_a_linker(tmp_path: Path, model: Path) -> None:
         collection.get(["x"])
 
 
-def test_counts_follow_edits(own: EntityLinker) -> None:
-    """The manifest has the current number of names, so that `collections verify` can check it."""
-    (collection,) = own.collections
-    own.add([Entity("new", "New Thing", ("Thing, New",))])
-    with_it = collection.manifest.names
-    own.delete(["new"])
-
-    assert (with_it - collection.manifest.names, collection.manifest.names) == (2, collection.count())
-
-
-def test_the_stored_calibration_is_used(own: EntityLinker, tmp_path: Path) -> None:
-    """A calibration in the manifest changes the probabilities and the threshold of that collection."""
-    before = own.link("heart attak").candidates[0].probability
-    (collection,) = own.collections
-    fitted = LinkCalibration(slope=1.0, nil_bias=30.0, threshold=0.25)
-    collection.write_manifest(collection.manifest.model_copy(update={"calibration": fitted}))
-    own.close()
-    with EntityLinker.open("base", store=str(tmp_path)) as linker:
-        after = linker.link("heart attak").candidates[0].probability
-
-        assert linker.calibration == Calibration(1.0, 30.0, 0.25)
-        assert before is not None
-        assert after is not None
-        assert after < before
-
-
 def left_unfinished(path: Path, **facts: object) -> None:
     """Change the manifest of the collection `base` as a load that was killed leaves it."""
     store = open_store(path)

@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cli_runner import Outcome, Run
 from linker_base import ENTITIES, fill
 
-from ingest.io import streams
-from pearl_qdrant import Entity, EntityLinker, NilReason
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant import EntityLinker, NilReason
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.calibration import read_pairs
-from pearl_qdrant.linking.calibration.metrics import collect
 from pearl_qdrant.linking.mentions import BATCH_CHARACTERS, MAX_CHARACTERS, take
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.linking.ranking.string_features import string_features
-from pearl_qdrant.linking.state import Overrides
 from training.evaluation.data import FolderData
-
-
-class Listening:
-    """An encoder that remembers the length of the longest name it was given."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self.info: ModelInfo = encoder.info
-        self.longest = 0
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        self.longest = max([self.longest, *map(len, names)])
-        return self._encoder.encode(names)
-
-
-@pytest.fixture(scope="module")
-def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
-    """A linker whose encoder listens."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "base", str(model), ENTITIES)
-    with EntityLinker.open("base", store=str(path)) as opened:
-        yield EntityLinker(opened._store, opened.collections, Listening(opened.encoder), Overrides(threshold=0.0))
 
 
 def peak_of(work: Callable[[], object]) -> int:
@@ -68,9 +39,6 @@ def test_a_mention_longer_than_any_name_is_nil_with_a_reason(linker: EntityLinke
     assert explain_link(links[1], linker.calibration) == [
         "NIL: longer than any name, over 10,000 characters; it was not searched"
     ]
-    encoder = linker.encoder
-    assert isinstance(encoder, Listening)
-    assert encoder.longest <= MAX_CHARACTERS
     assert linker.link(" " * 2 * MAX_CHARACTERS + "NYC\n").entity_id == "nyc"
     assert linker.link(" " * 2 * MAX_CHARACTERS).nil_reason == NilReason.NO_CANDIDATES
 
@@ -120,16 +88,9 @@ def ask(run: Run, tmp_path: Path, model: Path) -> Run:
 @pytest.mark.parametrize(
     "words, message",
     [
-        (
-            ("link", "--json", "--threshold", "0", "--file"),
-            ":3: longer than 1,048,576 bytes. Is this a text with short",
-        ),
+        (("link", "--file"), ":3: longer than 1,048,576 bytes. Is this a text with short"),
         (("calibrate", "--pairs"), ":3: longer than 1,048,576 bytes"),
-        (("annotate", "--file"), ":3: longer than 1,048,576 bytes"),
-        (
-            ("annotate", "--format", "whole", "--file"),
-            ": longer than 8,388,608 bytes, the maximum for one passage. Split it",
-        ),
+        (("annotate", "--format", "whole", "--file"), ": longer than 8,388,608 bytes, the maximum for one passage."),
     ],
 )
 def test_an_endless_line_is_refused_by_its_number(ask: Run, endless: str, words: tuple[str, ...], message: str) -> None:
@@ -145,46 +106,6 @@ def test_an_endless_line_is_refused_by_its_number(ask: Run, endless: str, words:
     if Path("/dev/zero").exists():
         refused = ask(*words, "/dev/zero")
         assert (refused.status, "/dev/zero" in refused.err, "longer than" in refused.err) == (1, True, True)
-
-
-def test_pairs_are_kept_by_their_own_length(tmp_path: Path, model: Path) -> None:
-    """What takes memory in a calibration: the pairs as they are read and scored, one with a million characters."""
-    base = [Entity(f"e{i}", f"thing {i} of {i * i}", (f"object {i}",)) for i in range(100)]
-    fill(tmp_path / "store", "base", str(model), base)
-    pairs = [f"object {i}\te{i}" for i in range(100)] + ["y" * 10**6 + "\tNIL"] + [f"zzz {i}\tNIL" for i in range(30)]
-    path = tmp_path / "pairs.tsv"
-    path.write_text("\n".join(pairs), encoding="utf-8")
-
-    def score() -> None:
-        labels = read_pairs(path)
-        with EntityLinker.open("base", store=str(tmp_path / "store")) as linker:
-            collect(linker.score_batch([one.mention for one in labels]), [frozenset()] * len(labels))
-
-    assert peak_of(score) < 128 << 20
-
-
-@pytest.mark.parametrize("words", [("link", "--file"), ("annotate", "--file"), ("calibrate", "--pairs")])
-def test_waiting_for_the_writer_of_a_pipe_is_reported(
-    ask: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
-    """A pipe without a writer is reported; its writer may still come."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    monkeypatch.setattr(streams, "PATIENCE_S", 0.0)
-    said, told = list[str](), threading.Event()
-
-    def warn(message: str, *values: object) -> None:
-        said.append(message % values)
-        told.set()
-
-    monkeypatch.setattr(streams._log, "warning", warn)
-    writer = threading.Thread(target=lambda: told.wait(60) and path.write_bytes(b"NYC\tnyc\n"))
-    writer.start()
-    outcome = ask(*words, str(path))
-    writer.join(60)
-
-    assert [line.partition(". ")[0] for line in said] == [f"{path}: nothing writes to this pipe yet"]
-    assert outcome.status == (1 if words[0] == "calibrate" else 0), "one pair is too few"
 
 
 def test_standard_input_is_named_as_a_dash(ask: Run, endless: str) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.ranking.model import FEATURES, SIGNS, TABLE
-from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
+from pearl_qdrant.linking.ranking.name_differences import name_differences
 from pearl_qdrant.linking.ranking.string_features import string_features
 
 
@@ -30,21 +29,15 @@ def differences(mention: str, name: str, *, canonical: str = "", is_person: bool
         ("Canada", "Canada (country)", {"bracket_missing"}),
         ("Military Unit 54778", "Military Unit 54777", {"number_differs", "code_differs"}),
         ("spermatogenic failure 3", "spermatogenic failure", {"small_number", "sequel"}),
-        ("Rocky II", "Rocky", {"small_number", "sequel"}),
         ("Harbor Fund V", "Harbor Fund IV", {"number_differs"}),
         ("Harbor Fund III", "Harbor Fund 3", set()),
         ("Schalke 04", "Schalke", {"small_number"}),
-        ("FC Lustenau 1907", "FC Lustenau", set()),
         ("LG Range - LRE30757BK", "LG LRE30757BK Electric Range", {"code_shared"}),
-        ("ASR1606", "ASR1603", {"number_differs", "code_differs"}),
-        ("South Star Shipping", "North Star Shipping", {"opposite"}),
         ("acute myeloid leukemia", "chronic myeloid leukemia", {"opposite"}),
         ("N. Engl. J. Med.", "The New England Journal of Medicine", {"cut_words"}),
         ("Dept. of Energy", "Department of Energy", {"cut_words"}),
-        ("Gen. Motors", "General Motors Corporation", {"cut_words"}),
         ("J. Mater. Chem. D", "Journal of Materials Chemistry C", set()),
         ("hepatitis A", "hepatitis B", {"opposite"}),
-        ("hernia without obstruction", "hernia with obstruction", {"opposite"}),
         ("non-small cell carcinoma", "small cell carcinoma", {"opposite"}),
         ("nonsmall cell carcinoma", "non-small cell lung carcinoma", set()),
         ("QRD", "QQRD", {"opposite"}),
@@ -113,13 +106,3 @@ def test_brackets_of_the_canonical_name_count_for_other_names() -> None:
     assert found == {"bracket_differs": 1.0}
     assert differences("São Tomé", "sao tome") == {}
     assert differences("violin", "Kiruna Mine") == {}
-
-
-def test_the_table_has_the_features_in_the_order_of_their_values() -> None:
-    """Differences come last, each with a sign and words."""
-    fields = NameDifferences._fields[:-2]
-
-    assert FEATURES[-len(fields) :] == fields
-    assert len(set(FEATURES)) == len(TABLE)
-    assert set(SIGNS.values()) == {-1, 0, 1}
-    assert all(one.words for one in TABLE)

@@ -1,4 +1,6 @@
-"""Names know their language: it is shown with each candidate, and chooses which names can be found."""
+"""Names know their language: it is shown with each candidate, and chooses which names can be found. Names in another
+script than the mention: both are compared in Latin letters.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,12 @@ from linker_base import fill, fill_server
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.ngrams import LONGEST, fold_name, latin, with_latin
 
+GENEVA = {"Geneva": "en", "Genf": "de", "Genève": "fr"}
 ENTITIES = [
-    Entity(
-        "geneva",
-        "Geneva",
-        ("Genf", "Genève", "GVA"),
-        ("city",),
-        ("GPE",),
-        languages={"Geneva": "en", "Genf": "de", "Genève": "fr"},
-    ),
+    Entity("geneva", "Geneva", ("Genf", "Genève", "GVA"), ("city",), ("GPE",), languages=GENEVA),
     Entity("gift-en", "gift", ("present",), ("thing",), ("OTHER",), languages={"gift": "en", "present": "en"}),
     Entity("gift-de", "Gift", ("Toxin",), ("substance",), ("OTHER",), languages={"Gift": "de-at", "Toxin": "de"}),
     Entity("nokia", "Nokia", (), ("company",), ("ORG",), languages={"Nokia": "mul"}),
@@ -87,3 +85,35 @@ def test_an_added_name_is_found_by_its_language(tmp_path: Path, model: Path) -> 
 
         assert names(linker, "Ginevra", "it")["Ginevra"] == "it-ch"
         assert linker.entity("geneva").languages == {"Ginevra": "it-ch"}
+
+
+@pytest.mark.parametrize(
+    "name, in_latin",
+    [
+        *(("Горбачёв", "gorbachev"), ("北京", "beijing"), ("서울", "seoul"), ("クロサワ", "kurosawa")),
+        *(("Μερκούρη", "merkoyri"), ("New York", "new york"), ("Ærø", "aero"), ("😀", ""), ("\ud800", "")),
+    ],
+)
+def test_names_in_latin_letters(name: str, in_latin: str) -> None:
+    """A name in Latin letters stays as it is; what has no letters has no form."""
+    assert latin(fold_name(name)) == in_latin
+    assert with_latin(fold_name(name)).split()[-1:] == in_latin.split()[-1:]
+    assert all(len(latin("\u8acb" * n)) <= LONGEST for n in (10_000, 10**6)), "long names do not grow"
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"Михаил Горбачёв": "Mikhail Gorbachev", "Μελίνα Μερκούρη": "Melina Merkouri"},
+        {"Mikhail Gorbachev": "Михаил Горбачёв", "Михаил Горбачев": "Михаил Горбачёв"},
+    ],
+)
+def test_the_first_candidate_sounds_alike(shipped: Encoder, right: dict[str, str]) -> None:
+    """A name is found across scripts, whichever of the two is in Latin letters."""
+    names = [*right.values(), "Борис Ельцин", "Парк Горького", "Kim Dae-jung", "Akira Kurosawa", "Gorky Park"]
+    with EntityLinker.build([{"id": name, "name": name} for name in names], model=shipped) as linker:
+        for mention, name in right.items():
+            found = linker.link(mention, limit=3).candidates[0]
+            assert found.entity_id == name
+            assert found.lexical_score > 0.3
+            assert (found.features["other_script"] == 1.0) == (mention.isascii() != name.isascii())

@@ -15,7 +15,7 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.cli import cli
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.linking.mention_detection.assertions import read_triggers
-from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat, format_of, read_passages
+from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat, read_passages
 from pearl_qdrant.settings import MAX_LINE_BYTES, MAX_PASSAGE_BYTES
 
 BASE = (
@@ -101,9 +101,11 @@ def test_the_command_refuses_invalid_input(loaded: Run, tmp_path: Path) -> None:
 
 
 def test_a_file_has_a_passage_on_each_line(loaded: Run, tmp_path: Path) -> None:
-    """Each mention is printed with the number of its line, which counts blank lines, too."""
+    """Each mention is printed with the number of its line, which counts blank lines, too; a byte order mark is no part
+    of a passage.
+    """
     path = tmp_path / "reports.txt"
-    path.write_text("Take aspirin.\n\nNothing here.\r\nA heart attack in the NYTimes.\n", encoding="utf-8")
+    path.write_text("\ufeffTake aspirin.\n\nNothing here.\r\nA heart attack in the NYTimes.\n", encoding="utf-8")
 
     words = loaded("--file", str(path)).out.splitlines()
     assert [line.split()[0] for line in words] == ["1:5-12", "4:2-14", "4:22-29"]
@@ -117,8 +119,10 @@ def test_a_file_has_a_passage_on_each_line(loaded: Run, tmp_path: Path) -> None:
 
 
 def test_json_lines_carry_ids(loaded: Run, tmp_path: Path) -> None:
-    """A file that ends in .jsonl has an object on each line; its id, or else its line, comes with each mention."""
-    path = tmp_path / "reports.jsonl"
+    """A file that ends in .jsonl, or .ndjson, has an object on each line; its id, or else its line, comes with each
+    mention.
+    """
+    path = tmp_path / "reports.JSONL"
     path.write_text(
         '{"id": "r-1", "text": "Take aspirin."}\n\n{"id": 7, "text": "aspirin\\nagain"}\n{"text": "no aspirin"}\n',
         encoding="utf-8",
@@ -147,9 +151,6 @@ def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, store: st
     with EntityLinker.open("base", store=store, read_only=True) as linker:
         (german,) = linker.annotate("Kein heart attack.", triggers=read_triggers(table))
     assert (german.assertion, german.trigger) == ("negated", "Kein")
-    table.write_text("negated\tsideways\tkein\n", encoding="utf-8")
-    with pytest.raises(FormatError, match="tsv:1: the direction is 'sideways'"):
-        read_triggers(table)
 
 
 def test_a_file_may_have_spans_and_markup(loaded: Run, tmp_path: Path) -> None:
@@ -188,36 +189,11 @@ def read(content: bytes, kind: PassageFormat | None = None, name: str = "x.txt")
     return list(read_passages(io.BytesIO(content), name, kind))
 
 
-def test_lines_keep_their_numbers() -> None:
-    """Blank lines are no passages, and count; a byte order mark and line ends are no part of a passage. Files that end
-    in .jsonl or .ndjson are JSON Lines, in capitals as well.
-    """
-    names = ("a.txt", "-", "a.jsonl", "A.JSONL", "a.ndjson", "jsonl")
-    assert [format_of(name) for name in names] == ["lines", "lines", "jsonl", "jsonl", "jsonl", "lines"]
-    assert read(b"\xef\xbb\xbfone\n\n  \n two \r\nthree") == [
-        Passage(1, "one"),
-        Passage(4, " two "),
-        Passage(5, "three"),
-    ]
-
-
-def test_objects_have_a_text_and_maybe_an_id() -> None:
-    """Other fields are ignored, and an empty text is a passage. They may have the places of their mentions, with
-    labels; offsets count as the file's do, and are characters afterwards.
-    """
-    content = (
-        b'{"id": "a", "text": "x\\ny", "more": [1]}\n\n{"text": ""}\n{"text": "z", "id": null}\n{"id": 0, "text": "o"}'
-    )
-
-    assert read(content, name="x.jsonl") == [
-        Passage(1, "x\ny", "a"),
-        Passage(3, ""),
-        Passage(4, "z"),
-        Passage(5, "o", 0),
-    ]
+def test_spans_of_a_file_count_as_the_file_does() -> None:
+    """Offsets in UTF-16 code units are characters afterwards; a passage without spans has none."""
     spans = '{"text": "🦄 and NYC", "spans": [{"start": 7, "end": 10, "label": "GPE"}]}\n{"text": "NYC"}'
 
-    first, second = read_passages(io.BytesIO(spans.encode()), "x.jsonl", offsets="utf-16")
+    first, second = read_passages(io.BytesIO(spans.encode()), "x.ndjson", offsets="utf-16")
 
     assert [(one.start, one.end, one.label) for one in first.ents or ()] == [(6, 9, "GPE")]
     assert second.ents is None
@@ -228,15 +204,12 @@ def test_objects_have_a_text_and_maybe_an_id() -> None:
     [
         (b"She read.", r"x.jsonl:2: not JSON \(.*A line looks like this"),
         (b'["text"]', "x.jsonl:2: not an object with a text"),
-        (b'{"id": 1}', "x.jsonl:2: not an object with a text"),
         (b'{"text": null}', "x.jsonl:2: not an object with a text"),
         (b'{"text": "a", "id": 1.5}', "x.jsonl:2: the id is 1.5. Give a string or an integer"),
-        (b'{"text": "a", "id": true}', "x.jsonl:2: the id is true"),
         (b'{"text": "a", "spans": 1}', "x.jsonl:2: not an object with a text and spans"),
         (b'{"text": "a", "spans": [[0, 2]]}', "x.jsonl:2: span 0 is from 0 to 2, but the text has 1"),
         (b'{"text": "\xff"}', "x.jsonl:2: not UTF-8"),
         (b"[" * 100_000, r"x.jsonl:2: not JSON"),
-        (b"1" * 5_000, r"x.jsonl:2: not"),
         (b"x" * (MAX_LINE_BYTES + 1), "x.jsonl:2: longer than"),
     ],
 )

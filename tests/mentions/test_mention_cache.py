@@ -88,14 +88,14 @@ def test_answers_with_other_options_are_kept_apart(base: Path) -> None:
     assert len(answers) == 4, "more candidates than there are change nothing"
 
 
-EDITS: list[tuple[str, Callable[[EntityLinker], object]]] = [
-    ("add", lambda linker: linker.add([Entity("w", "New Yrok")])),
-    ("delete", lambda linker: linker.delete(["nyc"])),
-    ("learn", lambda linker: linker.learn([("New Yrok", "nyc")] * 2, add_aliases=2)),
-]
+EDITS: dict[str, Callable[[EntityLinker], object]] = {
+    "add": lambda linker: linker.add([Entity("w", "New Yrok")]),
+    "delete": lambda linker: linker.delete(["nyc"]),
+    "learn": lambda linker: linker.learn([("New Yrok", "nyc")] * 2, add_aliases=2),
+}
 
 
-@pytest.mark.parametrize("edit", [edit for _, edit in EDITS], ids=[name for name, _ in EDITS])
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 @pytest.mark.parametrize("by_another", [False, True], ids=["this linker", "another linker of the process"])
 def test_an_edit_leaves_no_old_answer(base: Path, model: Path, edit: Callable[..., object], by_another: bool) -> None:
     """After an edit, by this linker or another one, a mention that came before is searched again."""

@@ -37,15 +37,8 @@ SENTENCE_CASE = ["Glaucoma", "Diabetes mellitus", "Shoulder pain", "Knee joint",
         (points(["glaucoma", "gout", "asthma", "Bell palsy", "angina"], "OTHER"), "Bell", ("OTHER",), Writing.CAPITAL),
         (points(["glaucoma", "gout", "asthma", "Bell palsy", "angina"], "OTHER"), "gout", ("OTHER",), Writing.WORD),
         (points(CITIES), "Bath", (), Writing.PROPER),
-        (
-            points(["Split", "Kiss", "Sleep", "Garbage"], predicted="OTHER") + points(["Leipzig"], predicted="GPE"),
-            "Split",
-            (),
-            Writing.PROPER,
-        ),
         (points(SENTENCE_CASE, "OTHER"), "Bath", ("GPE",), Writing.PROPER),
         (points(["GLAUCOMA", "GOUT", "ASTHMA", "ANGINA", "RICKETS"], predicted="OTHER"), "GOUT", (), Writing.WORD),
-        (points(["LEIPZIG", "BATH", "READING", "PARIS", "LIMA"], predicted="GPE"), "BATH", (), Writing.PROPER),
         (points(["leipzig", "bath", "reading", "paris", "lima"], predicted="GPE"), "bath", (), Writing.PROPER),
         (
             points(["Heart Attack", "Type 2 Diabetes", "Gout", "Angina", "Rickets"], "OTHER"),
@@ -54,12 +47,7 @@ SENTENCE_CASE = ["Glaucoma", "Diabetes mellitus", "Shoulder pain", "Knee joint",
             Writing.WORD,
         ),
         (points([]), "Bath", (), Writing.PROPER),
-        (
-            points(["Pneumonia", "Liver", "migraine", "celiac disease", "Gout"], "OTHER"),
-            "Liver",
-            ("OTHER",),
-            Writing.WORD,
-        ),
+        (points(["Lupus", "Liver", "migraine", "celiac disease", "Gout"], "OTHER"), "Liver", ("OTHER",), Writing.WORD),
         (points(["Turkey", "China", "turkey", "fruit", "stone"], "OTHER"), "Turkey", ("OTHER",), Writing.CAPITAL),
     ],
 )
@@ -91,25 +79,18 @@ PLACES = "Chad Georgia Ireland Jordan Germany France Reading March WHO Nice US C
     [
         ("He was reading a nice book.", []),
         ("They drove from Reading to Nice.", ["Reading", "Nice"]),
-        ("Reading is fun, and nice.", []),
         ("reading is nice in march and in germany", ["march", "germany"]),
-        ("March was cold.", ["March"]),
         ("Who met the WHO in the US?", ["WHO", "US"]),
-        ("The WHO told us.", ["WHO"]),
         ("GIVE US THE BOOK WHO READ", []),
         ("WE FLEW TO GERMANY", ["GERMANY"]),
         ("The drummer Chad Smith left Chad.", ["Chad"]),
         ("She was at the Georgia Institute of Technology.", []),
-        ("Georgia Institute of Technology is big.", []),
         ("He read Jordan Peterson in Jordan.", ["Jordan"]),
         ("It is the University of Georgia.", []),
-        ("In Northern Ireland and in Ireland.", ["Ireland"]),
         ("Northern Ireland voted, visiting Ireland.", ["Ireland"]),
         ("Visiting Ireland was fun.", ["Ireland"]),
-        ("Germany and France won.", ["Germany", "France"]),
         ("Prime Minister of Canada since May.", ["Canada"]),
         ("President Jordan spoke in Germany's capital.", ["Jordan", "Germany"]),
-        ("They saw the Chad-Smith Group.", []),
         ("A France-based firm.", ["France"]),
         ("In Germany May 14 was sunny.", ["Germany"]),
         ("Results\nGermany\nTom Smith\nand France", ["Germany", "France"]),
@@ -183,18 +164,6 @@ def test_a_letter_ends_a_name_in_a_text_without_case(linker: EntityLinker) -> No
     """An `a` before a word that no noun follows, or joined to a word, is a letter; else it is an article."""
     assert [a.text for a in linker.annotate("oxalosis a was found, and oxalosis a year later")][:1] == ["oxalosis a"]
     assert "oxalosis a" not in [a.text for a in linker.annotate("she had oxalosis a year later")]
-
-
-def test_what_no_name_can_be_is_not_linked(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A known word that is no name, and what has a common word that no name has; in any number and order of words. In a
-    base of more names than were counted, a word that the sample lacks may be in a name.
-    """
-    possible = {"livers", "liver", "oxalosiss", "liver cells: carcinomas", "Meckel Gruber syndromes"}
-
-    assert linker.state.possible_names({*possible, "letter", "liver letter", "cells of liver disease"}) == possible
-    monkeypatch.setattr("pearl_qdrant.linking.state.SAMPLE_NAMES", 1)
-
-    assert linker.state.possible_names({"liver letter"}) == {"liver letter"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -14,8 +13,6 @@ from exact_linker import Names, annotate
 
 import pearl_qdrant.linking
 from pearl_qdrant import Candidate, Link
-from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
-from pearl_qdrant.linking.mention_detection.spans import SpanFinder
 
 LINKING = str(Path(pearl_qdrant.linking.__file__).parent)
 
@@ -66,15 +63,6 @@ def steps(work: Callable[[], object]) -> int:
     return n
 
 
-@pytest.mark.parametrize("piece", SHAPES)
-def test_a_word_starts_a_bounded_number_of_spans(piece: str) -> None:
-    """In a run of joined words of any length, each character starts only a few spans."""
-    few, many = (len(list(SpanFinder(of_length(piece, n)).spans())) for n in (LENGTH, 4 * LENGTH))
-
-    assert many <= 8 * 4 * LENGTH
-    assert many <= 4.4 * few + 40
-
-
 @pytest.mark.parametrize(
     "piece", [one if one in QUICK_SHAPES else pytest.param(one, marks=pytest.mark.slow) for one in SHAPES]
 )
@@ -97,40 +85,3 @@ def test_short_forms_do_not_make_lookups_huge() -> None:
     annotate(linker, text)
 
     assert linker.n_characters < 20_000
-
-
-@pytest.mark.slow
-def test_unused_links_are_not_kept() -> None:
-    """Most spans of a text are not mentions: their candidates do not stay in memory."""
-
-    class Rich(OneEntity):
-        """Returns as many candidates as the linker does, most of them improbable."""
-
-        def _link(self, mention: str) -> Link:
-            names = [f"{mention} {i}" for i in range(10)]
-            candidates = tuple(Candidate(name, "kb", name, name, probability=0.05) for name in names)
-            probability = 0.9 if mention == "Alpha100 beta100" else 0.05
-            return Link(mention, names[0], names[0], probability, None, candidates, "kb")
-
-    text = " ".join(f"Alpha{i} beta{i}" for i in range(600))
-    annotate(Rich(), text[:100])  # lists of words are read once
-    tracemalloc.start()
-    try:
-        annotations = annotate(Rich(), text)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-    assert [len(annotation.link.candidates) for annotation in annotations] == [10]
-    assert peak < 700 * len(text)
-
-
-def test_real_names_keep_their_joined_words() -> None:
-    """A name of many joined words is found whole, and so is a short piece of it."""
-    name = "UDP-N-acetyl-D-glucosamine/N-acetylmuramoyl-L-alanyl-D-glutamyl-meso-2,6-diaminopimelyl-D-alanine"
-    text = f"We saw {name} and anti-IL-2 drugs."
-
-    found = {text[span.start : span.end] for span in SpanFinder(text).spans()}
-
-    assert {name, "IL-2", "anti-IL-2", "D-glucosamine"} <= found
-    assert find_abbreviations(text) == []

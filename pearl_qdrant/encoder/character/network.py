@@ -47,8 +47,7 @@ class Words:
 
 
 class CharacterEncoder(nn.Module):
-    """Maps token ids to the character part v of the embedding. Raises ValueError if the alphabets of table and config
-    differ, or a width is not positive.
+    """Maps token ids to the character part v of the embedding. Table and config have the same alphabet.
 
     `char_dim` is the width of v; the generator draws the initial weights.
     """
@@ -57,13 +56,6 @@ class CharacterEncoder(nn.Module):
         self, table: CharacterTable, config: CharacterConfig, char_dim: int, *, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        if config.alphabet != table.alphabet:
-            raise ValueError(
-                f"the alphabets differ: {len(config.alphabet)} characters in the encoder, {len(table.alphabet)} in the "
-                f"tokenizer"
-            )
-        if char_dim < 1:
-            raise ValueError(f"char_dim is at least 1, not {char_dim}")
         self.config = config
         self.char_dim = char_dim
         n_rows, width = tensor_shapes(config, char_dim=char_dim, n_tokens=len(table.special))["embeddings.weight"]

@@ -256,8 +256,6 @@ class PearlNetwork(nn.Module):
         character_encoder: CharacterEncoder | None = None,  # maps token ids to v
     ) -> None:
         super().__init__()
-        if pooling not in ("mean", "cls"):
-            raise ValueError(f"pooling is mean or cls, not {pooling!r}")
         self.phrase_encoder = phrase_encoder
         self.type_head = type_head
         self.pooling = pooling

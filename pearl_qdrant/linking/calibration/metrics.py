@@ -98,19 +98,15 @@ class Reliability:
     nil_f1: float
 
 
-def measure(
-    answers: Answers, threshold: float, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
-) -> Reliability:
-    """All figures. Raises ValueError if there are no answers, or all weights are 0."""
-    if not len(answers) or not answers.weights.sum() > 0:
-        raise ValueError("no mention with a positive weight to measure")
+def measure(answers: Answers, threshold: float, *, rng: np.random.Generator) -> Reliability:
+    """All figures, of at least one answer with a positive weight."""
     coverage, precision = coverage_and_precision(answers, threshold)
     known = float(answers.weights @ ~answers.is_nil)
     return Reliability(
         n=len(answers),
         first_accuracy=float(answers.weights @ answers.first_correct) / known if known else float("nan"),
         ece=calibration_error(answers),
-        ece_interval=bootstrap_interval(answers, rng=rng, n_resamples=n_resamples),
+        ece_interval=bootstrap_interval(answers, rng),
         brier=brier_score(answers),
         auroc=auroc(answers),
         first_ece=calibration_error(answers.of_first()),
@@ -231,15 +227,13 @@ def best_precision(answers: Answers, *, highest: float = 1.0) -> float:
     return low
 
 
-def bootstrap_interval(
-    answers: Answers, *, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
-) -> tuple[float, float]:
+def bootstrap_interval(answers: Answers, rng: np.random.Generator) -> tuple[float, float]:
     """The 95 % bootstrap interval of the calibration error, corrected for its bias. A resample has a larger calibration
     error than the mentions it was drawn from, because its noise adds to the gaps. So the percentiles are shifted by the
     difference between the figure and the mean of the resamples.
     """
     n = len(answers)
-    figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(n_resamples)]
+    figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(N_RESAMPLES)]
     low, high = np.nanpercentile(figures, (2.5, 97.5)) - np.nanmean(figures) + calibration_error(answers)
     return max(0.0, float(low)), float(high)
 
@@ -403,13 +397,7 @@ class Samples:
         return cls(*(np.concatenate([getattr(part, field.name) for part in wide]) for field in fields(cls)))
 
     def with_nil_share(self, share: float) -> Samples:
-        """A copy with weights such that NIL mentions have this share. Raises ValueError if that is not possible."""
-        if not 0 <= share < 1:
-            raise ValueError(f"the share of NIL mentions must be in [0, 1), not {share}")
-        n_nil = int(self.is_nil.sum())
-        if n_nil == len(self) or (share and not n_nil):
-            kind = "NIL mention" if not n_nil else "mention with an entity"
-            raise ValueError(f"there is no {kind}, so a share of {share} is impossible")
+        """A copy with weights such that NIL mentions have this share, in [0, 1); there are some unless it is 0."""
         weights = self.weights / self.weights.mean()
         of_nil = share * len(self) / max(1e-9, float(weights @ self.is_nil))
         of_others = (1 - share) * len(self) / float(weights @ ~self.is_nil)
@@ -460,9 +448,7 @@ class Samples:
 
 
 def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> Samples:
-    """Samples of scored mentions and their right entity ids; an empty set means NIL. Raises ValueError if there are no
-    mentions, or the two lengths differ.
-    """
+    """Samples of scored mentions, at least one, and their right entity ids; an empty set means NIL."""
     rows = []
     for one, ids in zip(scored, gold, strict=True):
         found = one.found[:MAX_CANDIDATES]
@@ -470,8 +456,6 @@ def collect(scored: Iterable[ScoredMention], gold: Sequence[frozenset[str]]) -> 
         # Without the points, which take most memory.
         values = [(entity.logit, entity.offset, entity.point.entity_id in ids, entity.features) for entity in found]
         rows.append((values, n_tied, one.nil_logit, one.nil_features, one.certainty))
-    if not rows:
-        raise ValueError("no mentions to calibrate on")
     n, width = len(rows), max(1, *(len(values) for values, *_ in rows))
     logits, offsets = np.full((n, width), -np.inf), np.zeros((n, width))
     features, is_right = np.zeros((n, width, len(FEATURES)), dtype=np.float32), np.zeros((n, width), dtype=np.bool_)
