@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from store_cases import fill, put
+from store_cases import fill
 from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
@@ -19,7 +19,7 @@ from pearl_qdrant.store import (
     verify_collection,
 )
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
+from pearl_qdrant.store.schema import Manifest
 
 COMPLETE = {"state": "ready", "names": 4, "entities": 2}
 
@@ -29,8 +29,8 @@ def kinds(name: str, store: Store) -> list[str]:
     return [problem.kind for problem in verify_collection(name, store=store).problems]
 
 
-def test_collections_are_listed_and_described(store: Store, collection: Collection, name: str) -> None:
-    """I get names, counts, types and the model of a collection without opening it myself."""
+def test_collections_are_listed_described_and_finalized(store: Store, collection: Collection, name: str) -> None:
+    """I get names, counts, types and the model of a collection without opening it myself, and progress by a call."""
     fill(collection, **COMPLETE)
     described = describe_collection(name, store=store)
 
@@ -39,16 +39,8 @@ def test_collections_are_listed_and_described(store: Store, collection: Collecti
     assert described.types["types"] == {"ORG": 4}
     assert described.to_json()["model"] == "toy"
     assert "ngram_rarity" not in described.to_json()
-
-
-def test_a_collection_is_finalized_with_progress(store: Store, collection: Collection, name: str) -> None:
-    """Progress is reported by a call, and the status is returned."""
-    fill(collection, **COMPLETE)
     progress: list[tuple[int, int]] = []
-
-    status = finalize_collection(name, store=store, on_progress=lambda done, total: progress.append((done, total)))
-
-    assert status.is_finalized
+    assert finalize_collection(name, store=store, on_progress=lambda *done: progress.append(done)).is_finalized
     assert progress[-1][1] == 4
 
 
@@ -67,56 +59,24 @@ def test_an_unfinished_load_is_a_problem(store: Store, collection: Collection, n
     assert f"pearl-qdrant ingest FILE --collection {name} --model" in verified.problems[0].message
 
 
-def test_a_collection_with_its_model_has_no_problems(tmp_path: Path) -> None:
-    """A folder is enough to verify; another model is a problem that names both."""
-    model, other = make_pearl(tmp_path / "model").folder, make_pearl(tmp_path / "other", seed=7).folder
-    info = load_encoder(str(model), device="cpu").info
-    store = open_store(tmp_path / "store")
-    collection = store.create(Manifest.for_model(info, collection="toy", kb="test"))
-    collection.write_manifest(collection.manifest.model_copy(update={"state": "ready"}))
-    store.close()
-
-    assert verify_collection("toy", store=str(tmp_path / "store")).problems == ()
-    (problem,) = verify_collection("toy", store=tmp_path / "store", model=str(other)).problems
-    assert problem.kind == "model"
-    assert str(other) in problem.message
-
-
-def test_the_given_model_is_compared_also_where_the_count_is_wrong(tmp_path: Path) -> None:
-    """A wrong count of names hides neither that the given model is another one, nor that it is the right one."""
+def test_the_given_model_is_compared(tmp_path: Path) -> None:
+    """Another model than that of the collection is a problem that names it, whether or not its count is right too."""
     model, other = (str(make_pearl(tmp_path / name, seed=seed).folder) for name, seed in (("model", 0), ("other", 7)))
     with closing(open_store(tmp_path / "store")) as store:
         info = replace(load_encoder(model, device="cpu").info, name=str(tmp_path / "gone"))
-        collection = store.create(Manifest.for_model(info, collection="toy", kb="test"))
-        collection.write_manifest(collection.manifest.model_copy(update={"state": "ready", "names": 1}))
-    found = {
-        given: {
-            one.kind: one.message for one in verify_collection("toy", store=tmp_path / "store", model=given).problems
+        store.create(Manifest.for_model(info, collection="toy", kb="test"))
+    for names in (0, 1):
+        with closing(open_store(tmp_path / "store")) as store:
+            collection = store.open("toy")
+            collection.write_manifest(collection.manifest.model_copy(update={"state": "ready", "names": names}))
+        found = {
+            given: {
+                one.kind: one.message
+                for one in verify_collection("toy", store=tmp_path / "store", model=given).problems
+            }
+            for given in (None, model, other)
         }
-        for given in (None, model, other)
-    }
-
-    assert list(found[model]) == ["wrong_count"]
+        count = ["wrong_count"] * names
+        assert [[*found[given]] for given in (model, None, other)] == [count, [*count, "model"], [*count, "model"]]
+        assert str(other) in found[other]["model"]
     assert f"--model {tmp_path / 'gone'}" in found[model]["wrong_count"]
-    assert [list(found[given]) for given in (None, other)] == [["wrong_count", "model"]] * 2
-    assert str(other) in found[other]["model"]
-
-
-def test_missing_indexes_name_the_command_that_makes_them(tmp_path: Path) -> None:
-    """The problem names `collections finalize`, and that makes them."""
-    store = open_store(tmp_path / "store")
-    collection = store.create(Manifest(collection="toy", kb="t", model="toy", weights_hash="", dim=8, has_head=False))
-    put(collection)
-    folder = collection._writable("testing")
-    with folder.editing(), folder.shard("testing") as shard:
-        from pearl_qdrant.store.edge import shard as edge_shard
-
-        edge_shard.drop_indexes(shard)
-        folder.record_change()
-
-    problems = {problem.kind: problem for problem in verify_collection("toy", store=store).problems}
-    assert "pearl-qdrant collections finalize toy" in problems["missing_indexes"].message
-    assert all(field in problems["missing_indexes"].message for field in INDEXED_FIELDS)
-    finalize_collection("toy", store=store)
-    assert "missing_indexes" not in kinds("toy", store)
-    store.close()

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -236,13 +237,19 @@ def test_scores_come_from_the_full_vectors(store: Store, low_threshold: None, qu
 
 
 def test_a_graph_is_as_it_is_configured(store: Store, wide: EdgeCollection, tmp_path: Path) -> None:
-    """Dense vectors are linked, and also kept quantised; sparse ones are neither."""
+    """Dense vectors are linked, and also kept quantised; sparse ones are neither. An update keeps older parameters."""
     wide.finalize()
 
     shard = taken_files(store.location, tmp_path / "taken")
     assert {file.parent.name for file in shard.rglob("quantized.data")} == {"vector_storage-dense"}
     links = {file.parent.name: json.loads(file.read_bytes())["m"] for file in shard.rglob("hnsw_config.json")}
     assert links == {"vector_index-dense": 24}
+    folder = wide._folder
+    folder.write_index_state(replace(folder.index, m=16, ef_construct=100))
+    wide.upsert(*many(700, dim=WIDE, start=1000))
+    wide.finalize()
+    shard = taken_files(store.location, tmp_path / "updated")
+    assert {json.loads(file.read_bytes())["m"] for file in shard.rglob("hnsw_config.json")} == {24, 16}
 
 
 @pytest.mark.slow

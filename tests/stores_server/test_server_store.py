@@ -19,6 +19,7 @@ from pearl_qdrant.errors import (
     StoreFullError,
     StoreRejectedError,
 )
+from pearl_qdrant.store.search import EF_CONSTRUCT, M
 from pearl_qdrant.store.server.collection import LOAD_KEY, ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.store.server.versions import MANIFEST_KEY
@@ -174,12 +175,14 @@ def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Serve
 
 
 def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: ServerStore) -> None:
-    """They are also kept as int8 in memory, and have the server's own graph."""
+    """They are also kept as int8 in memory, and its graph has the parameters of the embedded store."""
     store.create(manifest_of())
 
     quantization = {"scalar": {"type": "int8", "always_ram": True}}
     expected = {"size": DIM, "distance": "Cosine", "quantization_config": quantization}
     assert double.created[NAME]["vectors"] == {"dense": expected}
+    config = double.created[NAME]["hnsw_config"]
+    assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
 
 
 def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection) -> None:
