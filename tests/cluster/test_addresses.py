@@ -17,7 +17,7 @@ from store_cases import manifest_of, many
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import SettingsError, StoreUnavailableError
 from pearl_qdrant.settings import ServerAccess
-from pearl_qdrant.store.open import location_of, open_store
+from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
 
@@ -34,6 +34,14 @@ def nodes(double: QdrantDouble) -> Iterator[list[Listener]]:
     yield started
     for node in started:
         node.stop()
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """A base of two entities."""
+    path = tmp_path / "base.tsv"
+    path.write_text("E1\tw1 times\nE2\tw2 post\n", encoding="utf-8")
+    return path
 
 
 def location(nodes: list[Listener]) -> str:
@@ -127,23 +135,10 @@ def test_each_address_has_its_own_path_and_is_checked(double: QdrantDouble, node
         ServerStore.connect(f"{nodes[0].url},http://qdrant-2:6333", ServerAccess("secret"))
 
 
-def test_a_list_of_addresses_is_a_store(nodes: list[Listener]) -> None:
-    """In Python, addresses are a list wherever a store is named."""
-    urls = [node.url for node in nodes]
-    nodes[0].stop()
-    with_list = open_store(urls)
-
-    assert location_of(urls) == with_list.location == location(nodes)
-    assert with_list.collections() == []
-    with_list.close()
-
-
 def test_a_base_is_loaded_and_linked_over_all_nodes(
-    run: Run, nodes: list[Listener], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, nodes: list[Listener], base: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`ingest` and `link` take all addresses, by option or environment; a linker goes on without its node."""
-    base = tmp_path / "base.tsv"
-    base.write_text("E1\tw1 times\nE2\tw2 post\n", encoding="utf-8")
     loaded = run("ingest", str(base), "--model", str(model), "--store", location(nodes))
     assert loaded.status == 0, loaded.err
     nodes[0].stop()
@@ -169,3 +164,38 @@ def test_doctor_shows_each_address(run: Run, nodes: list[Listener]) -> None:
     assert [state for state, _ in found] == ["ok", "fail", "ok"]
     assert found[0][1] == f"{nodes[0].url}: Qdrant 1.19.0"
     assert found[1][1].startswith(f"{nodes[1].url} does not answer")
+
+
+PLACEMENT = ("shard_number", "replication_factor", "write_consistency_factor")
+
+
+@pytest.mark.parametrize(
+    "options, created", [(("--shards", "6", "--replicas", "2"), [6, 2]), ((), [])], ids=["set", "default"]
+)
+def test_shards_and_replicas_are_set(
+    double: QdrantDouble, run: Run, base: Path, model: Path, options: tuple[str, ...], created: list[int]
+) -> None:
+    """`ingest` sends the given settings alone, so that the cluster's defaults apply to the rest."""
+    outcome = run("ingest", str(base), "--model", str(model), "--store", double.url, *options)
+
+    assert outcome.status == 0, outcome.err
+    assert [double.created["base"][name] for name in PLACEMENT if name in double.created["base"]] == created
+
+
+def test_a_collection_that_exists_keeps_its_shards(double: QdrantDouble, run: Run, base: Path, model: Path) -> None:
+    """Changing the replicas of an existing collection is a clear error and is not ignored."""
+    common = ("ingest", str(base), "--model", str(model), "--store", double.url)
+    assert run(*common).status == 0
+    again = run(*common, "--replicas", "2")
+
+    assert again.status == 2
+    assert "--restart" in again.err
+
+
+def test_the_embedded_store_has_no_shards(run: Run, base: Path, model: Path) -> None:
+    """Shards for an embedded store are an error, and no collection is created."""
+    outcome = run("ingest", str(base), "--model", str(model), "--shards", "2")
+
+    assert outcome.status == 1
+    assert "no shards or replicas" in outcome.err
+    assert run("collections", "list").out == ""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
-from spread_cases import vectors_of
+from store_cases import vectors_of
 
 from ingest.load.pipeline import overlap
 from pearl_qdrant import LoadResult, load_base

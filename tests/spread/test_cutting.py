@@ -4,7 +4,6 @@ Segments of parts become those of one collection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -47,21 +46,12 @@ def read(reader: Reader) -> dict[str, Entity]:
     return {one.entity_id: one for one in entities}
 
 
-class OneEntity(CutReader):
-    """A reader of one entity."""
-
-    def __init__(self, entity: Entity) -> None:
-        super().__init__(Path(), range(0))
-        self._entity = entity
-
-    def read_runs(self, report: ReadReport) -> Iterator[Entity]:
-        yield self._entity
-
-
 def test_files_of_a_cut_hold_any_text(tmp_path: Path) -> None:
     """Lone surrogates, line ends and NUL in names come back as they were."""
     odd = Entity("a\u2028b", "x\ud800y", ("one\ntwo", "z\x85", "\0"), extra={"k": "\r"}, popularity=0.1)
-    cut_and_scan(OneEntity(odd), ReadReport(), tmp_path / "cut")
+    one = CutReader(tmp_path, range(0))
+    one.read_runs = lambda report: iter([odd])  # type: ignore[method-assign]
+    cut_and_scan(one, ReadReport(), tmp_path / "cut")
 
     assert read(CutReader(tmp_path / "cut", range(CUT_FILES))) == {odd.entity_id: odd}
 
@@ -100,10 +90,8 @@ def test_a_folder_that_cannot_be_written_is_reported(base: Path, tmp_path: Path)
     [
         (1, 2, 1),
         (LEAST_NAMES * 2, 16, 2),
-        (500_000, 2, 2),
         (NAMES_PER_PART * 2, 2, 2),
         (NAMES_PER_PART * 2 + 1, 2, 4),
-        (150_000_000, 16, 80),
         (10**9, 16, CUT_FILES),
     ],
 )

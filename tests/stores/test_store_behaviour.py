@@ -90,13 +90,15 @@ def test_invalid_unicode_finds_nothing(collection: Collection) -> None:
     assert collection.delete_entities(["\ud800"]) == 0
 
 
-def test_scroll_returns_every_point_once_by_id(collection: Collection) -> None:
-    """Scrolling returns all points, page by page, ordered by id."""
-    points, vectors, encodable = many(1100)
+def test_many_points_are_read_in_parts(collection: Collection) -> None:
+    """Scrolling returns all points, page by page, ordered by id; vectors come for more than one request may ask for."""
+    points, vectors, encodable = many(1300)
     with collection.writer() as writer:
         writer.write(points, vectors, encodable)
 
     assert [p.id for p in collection.scroll()] == sorted(p.id for p in points)
+    canonical = np.array([i - i % 2 for i in range(1300)])
+    assert collection.canonical_vectors(points) == pytest.approx(vectors[canonical], abs=1e-6)
 
 
 def test_counts_are_exact(collection: Collection) -> None:
@@ -253,17 +255,3 @@ def test_any_name_has_the_vector_of_the_canonical_name(collection: Collection) -
     np.testing.assert_allclose(vectors, unit([0.0, 1.0], *[[1.0, 2.0]] * 3), atol=1e-6)
     assert not collection.canonical_vectors([silent, lost, point("3", "unknown")]).any()
     assert collection.canonical_vectors([]).shape == (0, DIM)
-
-
-def test_many_vectors_are_read_in_parts(collection: Collection) -> None:
-    """More points than one request may ask for are returned all the same."""
-    points, vectors, encodable = many(1300)
-    collection.upsert(points, vectors, encodable)
-
-    canonical = np.array([i - i % 2 for i in range(1300)])
-    assert [p.is_canonical for p in points[:2]] == [True, False]
-    aliases = [
-        point(p.entity_id, p.name, canonical=False, canonical_name=points[i].name)
-        for p, i in zip(points, canonical, strict=True)
-    ]
-    assert collection.canonical_vectors(aliases) == pytest.approx(vectors[canonical], abs=1e-6)

@@ -88,18 +88,6 @@ def test_every_command_refuses_it_before_it_starts(run: Run, here: Path, locatio
     assert [path.name for path in here.iterdir()] == ["names.tsv"]
 
 
-def test_empty_variables_count_as_not_set(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compose file may set empty variables; then the user's data folder is the store."""
-    for name in ("HOME", "XDG_DATA_HOME", "LOCALAPPDATA"):
-        monkeypatch.setenv(name, str(tmp_path / "data"))
-    monkeypatch.setenv("PEARL_QDRANT_STORE", "")
-    monkeypatch.setenv("QDRANT_URL", "")
-    outcome = run("doctor", "--model", "no-such-model", "--json")
-
-    assert f"{settings.default_store()}: 0 collections" in outcome.out
-    assert settings.store_location() == str(settings.default_store())
-
-
 def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a container without a named user, the message names the option and the variable."""
 

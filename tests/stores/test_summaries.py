@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -69,15 +67,6 @@ def test_an_unfinished_load_is_counted(store: Store, collection: Collection, nam
     assert found.problem.startswith("its update did not finish.")
 
 
-def test_a_checkpoint_that_is_left_means_unfinished(tmp_path: Path) -> None:
-    """Whatever the state says, a checkpoint belongs to a load that did not finish."""
-    store = EdgeStore(tmp_path)
-    fill(store.create(manifest_of("toy")), state="ready", names=4, entities=2, checkpoints=(CHECKPOINT,))
-    store.close()
-
-    assert summary_of("toy", str(tmp_path)).state == "unfinished"
-
-
 def test_entities_of_a_large_unfinished_load_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without payload indexes, counting entities reads every point: the list gives the names alone."""
     monkeypatch.setattr(administration, "MAX_COUNTED_NAMES", 3)
@@ -105,30 +94,6 @@ def test_a_missing_graph_is_seen_without_opening(tmp_path: Path, monkeypatch: py
     assert describe_collection("toy", store=store).problem == found.problem
     assert [check.state for check in check_collections(store)] == ["note"]
     store.close()
-
-
-def test_a_collection_of_another_process_is_listed(tmp_path: Path) -> None:
-    """While another process loads or serves a collection, I see its committed state and who writes it."""
-    store = EdgeStore(tmp_path)
-    for name, facts in (("done", {"state": "ready", "names": 4, "entities": 2}), ("loading", {})):
-        fill(store.create(manifest_of(name)), **facts)
-    store.close()
-    code = (
-        "import sys; from pathlib import Path; from pearl_qdrant.store.edge.store import EdgeStore\n"
-        "store = EdgeStore(Path(sys.argv[1])); kept = [store.open('done'), store.open('loading')]\n"
-        "print('open', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline().strip() == b"open"
-        done, loading = summarize_collections(str(tmp_path))
-        other.communicate()
-
-    assert (done.state, done.names) == ("ready", 4)
-    assert (loading.state, loading.names) == ("unfinished", 4)
-    assert f"its load did not finish, or still runs: process {other.pid}" in str(loading.problem)
 
 
 def test_a_damaged_collection_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +20,12 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.store import Store, open_store
+from pearl_qdrant.store import Store, open_store, summarize_collections
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import folder as edge_lock
 from pearl_qdrant.store.schema import NamePoint
 
 # The folder
-
-
-def test_a_new_store_is_empty(store: Store) -> None:
-    """Listing a new store creates no folder."""
-    assert store.collections() == []
-    with pytest.raises(CollectionNotFoundError):
-        store.open("toy")
-    assert not Path(store.location).exists()
 
 
 def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -46,22 +39,16 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
         store.create(manifest_of())
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a:b", "x" * 201, "a\n", "a\x00", "a."]
-)
-def test_names_that_no_folder_may_have_are_refused(store: Store, name: str) -> None:
-    """A collection's name is the name of a folder in the store, so paths and reserved characters are errors."""
-    with pytest.raises(StoreRejectedError, match="cannot be the name"):
-        store.create(manifest_of(name))
-    with pytest.raises(StoreRejectedError):
-        store.open(name)
-    with pytest.raises(StoreRejectedError):
-        store.delete(name)
+def test_names_that_no_folder_may_have_are_refused(store: Store) -> None:
+    """A collection's name, in any script, is that of a folder: paths and reserved characters are errors."""
+    for name in ("", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a:b", "x" * 201, "a\n", "a\x00", "a."):
+        for use in (lambda name: store.create(manifest_of(name)), store.open, store.delete):
+            with pytest.raises(StoreRejectedError, match="cannot be the name"):
+                use(name)
+    with pytest.raises(CollectionNotFoundError):
+        store.open("toy")
     assert store.collections() == []
-
-
-def test_collection_names_in_all_scripts_work(store: Store) -> None:
-    """A collection's name may be in any script."""
+    assert not Path(store.location).exists()
     for name in ("Wörter 1.0", "知识库"):
         store.create(manifest_of(name)).close()
 
@@ -150,8 +137,9 @@ def test_opening_twice_in_one_process_shares_the_collection(store: Store) -> Non
 
 
 def test_a_second_process_learns_who_has_the_collection(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error for a collection that another process has open names that process, until it exits."""
-    store.create(manifest_of()).close()
+    """The error for a collection that another process has open, and its summary, name that process until it exits."""
+    with closing(store.create(manifest_of())) as collection:
+        collection.upsert(*many(10))
     monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
     script = """
 import sys
@@ -169,10 +157,13 @@ sys.stdin.read()
                 store.open("toy")
             with pytest.raises(StoreLockedError, match=str(other.pid)):
                 store.delete("toy")
+            (summary,) = summarize_collections(store)
+            assert (summary.state, summary.names) == ("unfinished", 10)
+            assert f"its load did not finish, or still runs: process {other.pid}" in str(summary.problem)
         finally:
             other.kill()
 
-    assert store.open("toy").count() == 0
+    assert store.open("toy").count() == 10
 
 
 def test_an_open_collection_is_not_deleted(store: Store) -> None:
@@ -187,25 +178,6 @@ def test_an_open_collection_is_not_deleted(store: Store) -> None:
 
 
 # Points
-
-
-def test_names_in_all_scripts_are_kept(store: Store) -> None:
-    """Any valid Unicode is stored, found and returned unchanged."""
-    names = ["Zoë", "Zoe\u0308", "القاهرة", "東京都", "👩🏽‍🚀", "a\x00b", "\u202eabc", "\U0010ffff", "'\"\\\n\t", " "]
-    collection = store.create(manifest_of())
-    points = [
-        NamePoint("test", f"id {name}", name, name, True, kb_types=(name,), description=name, extra={"x": name})
-        for name in names
-    ]
-    _, vectors, encodable = many(len(names))
-
-    with collection.writer() as writer:
-        writer.write(points[:5], vectors[:5], encodable[:5])
-    collection.upsert(points[5:], vectors[5:], encodable[5:])
-
-    for point in points:
-        assert collection.find(names=[point.name], limit=5) == [point]
-        assert collection.find(entity_ids=[point.entity_id], types=[point.name], limit=5) == [point]
 
 
 def test_numbers_of_numpy_are_stored_as_numbers(store: Store) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from cli_runner import Run
 from double_fixtures import connect
 from qdrant_client import models
 from qdrant_double import QdrantDouble
@@ -19,6 +22,7 @@ from pearl_qdrant.errors import (
     StoreFullError,
     StoreRejectedError,
 )
+from pearl_qdrant.store import verify_collection
 from pearl_qdrant.store.search import EF_CONSTRUCT, M
 from pearl_qdrant.store.server.collection import LOAD_KEY, ServerCollection
 from pearl_qdrant.store.server.store import ServerStore
@@ -92,13 +96,18 @@ def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: 
         collection.finalize()
 
 
-def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
-    """The error for strict mode's refusal names the command that creates the indexes, and that command works."""
+def test_missing_payload_indexes_are_explained_and_repaired(
+    double: QdrantDouble, store: ServerStore, collection: ServerCollection
+) -> None:
+    """Strict mode's refusal and `verify` name the command that creates the indexes, and that command works."""
     collection.upsert(*points_of(3))
     double.schema[NAME].pop("filter_types")
 
     with pytest.raises(StoreRejectedError, match="collections finalize toy"):
         collection.search(points_of(1)[1], limit=1, types=("ORG",))
+    (problem,) = (one for one in verify_collection(NAME, store=store).problems if one.kind == "missing_indexes")
+    assert "no payload index on filter_types" in problem.message
+    assert "pearl-qdrant collections finalize toy" in problem.message
     collection.finalize()
 
     assert collection.search(points_of(1)[1], limit=1, types=("ORG",)) == [[]]
@@ -194,3 +203,32 @@ def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection
         collection.count()
 
     assert double.n_connections == before
+
+
+def test_the_error_names_the_limit(double: QdrantDouble) -> None:
+    """A search for more than a limit of strict mode is an error with its name and both numbers, and is not sent."""
+    double.limits = {"max_query_limit": 10}
+    collection = connect(double.url).create(manifest_of())
+    n_before = len(double.requests)
+    with pytest.raises(StoreRejectedError, match=r"allows 10 points.*max_query_limit.*11 are needed"):
+        collection.search(points_of(1)[1], limit=11)
+
+    assert len(double.requests) == n_before
+
+
+def test_linking_works_under_narrow_limits(double: QdrantDouble, run: Run, tmp_path: Path, model: Path) -> None:
+    """Ingest, link with a type, and show work under low limits."""
+    double.limits = {"max_query_limit": 12, "upsert_max_batchsize": 16, "search_max_batchsize": 2}
+    base = tmp_path / "base.tsv"
+    base.write_text("id\tname\ttype\n" + "".join(f"E{i}\tw{i} times\tkind{i}\n" for i in range(40)), encoding="utf-8")
+    common = ("--store", double.url)
+
+    assert run("ingest", str(base), "--model", str(model), *common).status == 0
+    linked = run("link", "w7 times", "--type", "kind39", "--threshold", "0", "--json", *common)
+    assert linked.status == 0, linked.err
+    assert [link["entity_id"] for link in linked.lines()] == ["E39"]
+    assert run("collections", "show", "base", *common).status == 0
+    too_many = run("link", "w7 times", "--limit", "13", *common)
+    assert too_many.status == 1
+    assert "max_query_limit" in too_many.err
+    assert double.n_refused == 0

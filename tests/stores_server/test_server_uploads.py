@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from typing import Any
 
-import numpy as np
 import pytest
 from double_fixtures import connect
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 from server_cases import NAME, ids_in, load, points_of
-from store_cases import DIM, manifest_of
+from store_cases import manifest_of
 
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.store import Store
 from pearl_qdrant.store.server.collection import ServerCollection
 from pearl_qdrant.store.server.errors import RetryPolicy
-from pearl_qdrant.store.server.upload import check_points, cut_batches, join
 
 
 def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, collection: ServerCollection) -> None:
@@ -145,19 +142,3 @@ def test_a_write_returns_while_the_server_works(
 
     assert before == []
     assert len(ids_in(double)) == 10
-
-
-def test_batches_have_a_limit_of_points_and_bytes() -> None:
-    """No request is over either limit, unless a single point is."""
-    points, vectors, encodable = points_of(100)
-    points[50] = points_of(51, description="x" * 5000)[0][50]
-    checked = check_points(points, vectors, encodable, dim=DIM)
-
-    batches = list(cut_batches(checked, max_points=30, max_bytes=4000))
-
-    assert [p.id for batch in batches for p in batch] == [p.id for p in points]
-    assert all(len(batch) <= 30 for batch in batches)
-    assert all(len(batch) == 1 or sum(len(p.data) for p in batch) <= 4000 for batch in batches)
-    body = json.loads(join(checked, "points"))
-    assert [one["id"] for one in body["points"]] == [p.id for p in points]
-    assert np.float32(body["points"][0]["vector"]["dense"]).tolist() == vectors[0].tolist()

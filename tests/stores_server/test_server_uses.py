@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
+from cli_runner import Outcome, Run
 from double_fixtures import QUICK, empty_double, running_double  # noqa: F401 (fixtures)
 from qdrant_client import models
 from qdrant_double import QdrantDouble
@@ -16,6 +22,7 @@ from qdrant_double_http import POINTS, Fault
 from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.errors import ManifestError, StoreFullError, StoreRejectedError
 from pearl_qdrant.settings import TESTED_SERVER
+from pearl_qdrant.store.search import QUICK_EF, THOROUGH_EF
 from pearl_qdrant.store.server.store import ServerStore
 from pearl_qdrant.transfer import push_collection
 
@@ -139,3 +146,80 @@ def test_a_load_to_a_full_disk_ends_and_goes_on_later(double: QdrantDouble, base
         assert server.open("base").manifest.state == "loading"
         load_base(base, "base", store=server, model=model)
         assert (server.open("base").count(), server.open("base").manifest.state) == (6, "ready")
+
+
+@pytest.mark.parametrize(
+    "mention, entity, most",
+    [("w1 times", "E0", 1), ("W3 City", "E2", 1), ("new yrok", "E3", 2), ("something else entirely", None, 2)],
+)
+def test_a_link_takes_one_or_two_requests(
+    server: ServerStore,
+    double: QdrantDouble,
+    monkeypatch: pytest.MonkeyPatch,
+    mention: str,
+    entity: str | None,
+    most: int,
+) -> None:
+    """A mention whose own name is there takes one quick request, a misspelt or an unknown one a thorough one too."""
+    linker = EntityLinker.open("base", store=server.location)
+    linker.link("w1 times")  # what the linker reads once
+    double.requests.clear()
+    answer, efs = double.answer, []
+
+    def remember(method: str, path: str, body: bytes) -> object:
+        efs.append({one["params"]["hnsw_ef"] for one in json.loads(body)["searches"] if "params" in one})
+        return answer(method, path, body)
+
+    monkeypatch.setattr(double, "answer", remember)
+    link = linker.link(mention)
+    linker.close()
+
+    assert link.entity_id == entity
+    assert len(double.requests) <= most, double.requests
+    assert efs == [{QUICK_EF}, {THOROUGH_EF}][:most]
+    assert {request.rpartition("/points/")[2] for request in double.requests} == {"query/batch"}
+
+
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+
+
+def commands(title: str) -> str:
+    """Return the block of the docs that begins with this comment."""
+    (block,) = re.findall(rf"```\n# {title}.*?```", OPERATIONS.read_text("utf-8"), re.DOTALL)
+    return block.strip("`\n")
+
+
+def run_commands(block: str, url: str, folder: Path) -> None:
+    """Run a block in a shell, in a folder."""
+    environment = os.environ | {"QDRANT_URL": url, "QDRANT_API_KEY": "key"}
+    subprocess.run(["/bin/sh", "-euc", block], env=environment, cwd=folder, check=True, timeout=600)
+
+
+def answer(outcome: Outcome) -> list[object]:
+    """Return the linked entities with rounded probabilities."""
+    (link,) = outcome.lines()
+    candidates = link["candidates"]
+    assert isinstance(candidates, list)
+    return [(one["entity_id"], one["name"], round(one["probability"], 4)) for one in candidates]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the commands of the docs use curl")
+def test_a_collection_survives_the_loss_of_its_server(
+    double: QdrantDouble, run: Run, tmp_path: Path, model: Path
+) -> None:
+    """After backup and restore by the commands of the docs, names and manifest are the same; no snapshot is left."""
+    base = tmp_path / "base.tsv"
+    base.write_text("".join(f"E{i}\tw{i} times\tORG\n" for i in range(20)), encoding="utf-8")
+    common = ("--collection", "umls", "--store", double.url)
+    assert run("ingest", str(base), "--model", str(model), *common).status == 0
+    before = run("link", "w7 times", "--json", "--threshold", "0", *common)
+    run_commands(commands("backup"), double.url, tmp_path)
+    left = dict(double.snapshots)
+    double.reset()
+    run_commands(commands("restore"), double.url, tmp_path)
+    after = run("link", "w7 times", "--json", "--threshold", "0", *common)
+
+    assert not left
+    assert after.status == 0, after.err
+    assert answer(after) == answer(before)
+    assert run("collections", "verify", "umls", "--store", double.url).status == 0

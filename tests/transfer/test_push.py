@@ -23,17 +23,12 @@ from pearl_qdrant.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from pearl_qdrant.store import Store
+from pearl_qdrant.store import Placement, Store
 from pearl_qdrant.store.schema import is_same_point
 from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
 from pearl_qdrant.transfer.names import digest_of
-
-
-def die(*given: object) -> None:
-    """End like a killed process."""
-    raise KeyboardInterrupt
 
 
 def physical(double: QdrantDouble) -> list[str]:
@@ -121,27 +116,10 @@ def test_nothing_is_overwritten_unless_told(kept: Store, server: Store, double: 
     assert physical(double) == []
 
 
-def test_a_broken_push_leaves_nothing_visible(
-    kept: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever is left of a push that died is hidden, and the next push goes on there."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Uploader, "send", die)
-        with pytest.raises(KeyboardInterrupt):
-            push_collection(NAME, to=server, store=kept)
-    (left,) = physical(double)
-
-    assert server.collections() == []
-    assert left.startswith(f"{NAME}.pearl-qdrant-v.")
-    push_collection(NAME, to=server, store=kept)
-    assert server.collections() == [NAME]
-    assert physical(double) == [left]
-
-
 def test_a_push_goes_on_where_it_ended(
     local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a server that went away, the same push sends only what is not there, or has changed since."""
+    """What is left of a push is hidden; the same push sends only what is not there, or has changed since."""
     send, calls = Uploader.send, count()
 
     def send_some(self: Uploader, batch: Any) -> None:
@@ -155,6 +133,8 @@ def test_a_push_goes_on_where_it_ended(
         with pytest.raises(StoreUnavailableError):
             push_collection(NAME, to=server, store=local)
     (left,) = physical(double)
+    assert left.startswith(f"{NAME}.pearl-qdrant-v.")
+    assert server.collections() == []
     before = double.client.count(left, exact=True).count
     collection = local.open(NAME)
     points, vectors, flags = many(2, start=700)
@@ -174,19 +154,26 @@ def test_a_push_goes_on_where_it_ended(
 def test_a_push_of_something_else_begins_anew(
     local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was left of another state of the collection is removed: its model or base may be another one."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Uploader, "send", die)
-        with pytest.raises(KeyboardInterrupt):
-            push_collection(NAME, to=server, store=local)
-    (left,) = physical(double)
-    collection = local.open(NAME)
-    collection.write_manifest(collection.manifest.model_copy(update={"kb_version": "2"}))
-    collection.close()
-    push_collection(NAME, to=server, store=local)
+    """What was left of another state of the collection, or has other shards and replicas, is removed."""
 
-    assert left not in physical(double)
-    assert len(physical(double)) == 1
+    def die(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    left = []
+    for version, replicas in (("1", 1), ("2", 1), ("2", 2)):
+        collection = local.open(NAME)
+        collection.write_manifest(collection.manifest.model_copy(update={"kb_version": version}))
+        collection.close()
+        with monkeypatch.context() as patch:
+            patch.setattr(Uploader, "send", die)
+            with pytest.raises(KeyboardInterrupt):
+                push_collection(NAME, to=server, store=local, placement=Placement(3, replicas))
+        left += physical(double)
+    push_collection(NAME, to=server, store=local, placement=Placement(3, 2))
+
+    assert len({*left}) == 3
+    assert physical(double) == [left[-1]]
+    assert double.created[left[-1]]["replication_factor"] == 2
 
 
 def test_a_refused_push_leaves_nothing(kept: Store, server: Store, double: QdrantDouble) -> None:

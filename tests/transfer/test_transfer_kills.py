@@ -12,10 +12,10 @@ import pytest
 from edge_cases import python
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
-from transfer_cases import NAME, check_same, fill
+from transfer_cases import NAME, check_same
 
 from pearl_qdrant.store import Store
-from pearl_qdrant.transfer import pull_collection, push_collection
+from pearl_qdrant.transfer import push_collection
 
 pytestmark = pytest.mark.slow
 
@@ -81,23 +81,3 @@ def test_kills_leave_nothing_half_visible(local: Store, server: Store, double: Q
     check_same(server.open(NAME), local.open(NAME, read_only=True))
     versions = server.versions(NAME)
     assert all(version.mark.is_complete for version in versions), "leftovers of the killed ones are gone"
-
-
-def test_a_killed_pull_leaves_the_old_collection(server: Store, local: Store) -> None:
-    """A pull that dies before the switch changes nothing, and the next one removes what it left."""
-    fill(server, 10, start=1000)
-
-    def die(*given: object, **named: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(local), "switch", die)
-        patch.setattr(type(local), "delete", die)
-        with pytest.raises(KeyboardInterrupt):
-            pull_collection(NAME, source=server, store=local, way="stream", replace=True)
-    assert local.open(NAME, read_only=True).count() == 60
-    assert [version.mark.is_complete for version in local.versions(NAME)] == [True, False]
-    pull_collection(NAME, source=server, store=local, way="stream", replace=True)
-
-    assert [version.mark.is_complete for version in local.versions(NAME)] == [True, True], "the old one is kept"
-    assert local.open(NAME, read_only=True).count() == 10
