@@ -212,11 +212,11 @@ class PartBuilder:
         name = part_name(part)
         with closing(EdgeStore(self._work.parts)) as store:
             if name in store.collections():
-                target: Collection = while_locked(lambda: store.open(name), _LOCK_S)
+                opened = while_locked(lambda: store.open(name), _LOCK_S)
             else:
-                target = store.create(job.manifest.model_copy(update={"collection": name}))
-            with closing(target):
-                yield target
+                opened = store.create(job.manifest.model_copy(update={"collection": name}))
+            with closing(opened):
+                yield opened
 
 
 def part_name(part: int) -> str:

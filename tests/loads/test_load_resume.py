@@ -1,18 +1,21 @@
-"""When a load flushes the store, and how soon it stops.
-An interrupted load resumes, and writes what is missing.
-"""
+"""A load as a whole: what it reads, encodes and writes, when it flushes, and how it resumes."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from qdrant_double import QdrantDouble
-from small_loads import CountingEncoder, contents, load, write_base
+from small_loads import CountingEncoder, contents, load, manifest_for, write_base
+from store_cases import vectors_of
 
 from ingest.load import pipeline
+from ingest.load.pipeline import overlap
 from ingest.load.request import LoadEvents
+from pearl_qdrant import LoadResult, load_base
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store import Store, open_store
@@ -105,3 +108,103 @@ def test_a_store_that_loses_points_is_noticed(
     monkeypatch.setattr(EdgeWriter, "write", lambda self, *rows: write(self, *(part[1:] for part in rows)))
     with pytest.raises(StoreError, match="holds 19 points after a load of 20"):
         load(write_base(tmp_path / "base.tsv", 10), store, encoder)
+
+
+def test_every_name_becomes_a_point(tmp_path: Path, store: Store, encoder: Encoder) -> None:
+    """What I ingest is all there, with its phrase types, and the report counts it exactly."""
+    result = load(write_base(tmp_path / "base.tsv", 50), store, encoder)
+
+    assert (result.entities, result.names, result.points) == (50, 100, 100)
+    assert result.distinct_names == 100 - 4
+    points = contents(store)
+    assert len(points) == 100
+    assert all(point.phrase_type and point.types == ("ORG",) for point in points.values())  # type: ignore[attr-defined]
+
+
+def load_shard(url: str, path: Path, encoder: Encoder) -> LoadResult:
+    """Load one of several inputs into the collection `base` of a server."""
+    return load_base(path, "base", store=url, model=encoder)
+
+
+def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of a base go into one collection on a server in parallel; one that is interrupted resumes on its own."""
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    rows = write_base(tmp_path / "all.tsv", 300).read_text("utf-8").splitlines()
+    shards = [tmp_path / f"shard{i}.tsv" for i in range(3)]
+    for i, shard in enumerate(shards):
+        shard.write_text("\n".join([rows[0], *rows[1 + i :: 3]]) + "\n", encoding="utf-8")
+    with QdrantDouble() as double:
+        store = open_store(double.url)
+        collection = store.create(manifest_for(encoder))
+        with pytest.raises(MemoryError):
+            load_shard(double.url, shards[0], CountingEncoder(encoder, fail_at=4))
+
+        with ThreadPoolExecutor(2) as threads:
+            others = list(threads.map(lambda shard: load_shard(double.url, shard, encoder), shards[1:]))
+        assert all(str(shards[0]) in other.unfinished for other in others)
+        manifest = collection.read_manifest()
+        assert manifest.state == "loading"
+        assert [one.is_done for one in manifest.checkpoints] == [False, True, True]
+        assert not collection.status().is_finalized
+
+        last = load_shard(double.url, shards[0], encoder)
+        assert last.resumed_at > 0
+        assert (last.unfinished, last.points) == ((), 600)
+        manifest = collection.read_manifest()
+        assert manifest.checkpoints == ()
+        assert (manifest.state, manifest.entities, manifest.names) == ("ready", 300, 600)
+        assert collection.status().is_finalized
+        stored = {point.id: point for point in collection.scroll()}
+        store.close()
+    whole = open_store(str(tmp_path / "whole"))
+    load(tmp_path / "all.tsv", whole, encoder)
+    assert stored == contents(whole)
+
+
+@pytest.mark.parametrize("capacity", [32_768, 2])
+def test_each_distinct_name_is_encoded_once(
+    tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capacity: int
+) -> None:
+    """A name that many entities share is encoded once, at any distance, as far as memory allows; it has its vector."""
+    path, whole = tmp_path / "base.tsv", open_store(str(tmp_path / "whole"))
+    rows = "".join(f"E{i}\tw{i}\tORG\tthe times|post {i % 7}\n" for i in range(120))
+    load(path, whole, encoder, text=f"id\tname\ttype\taliases\n{rows}")
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 16)
+    monkeypatch.setattr("ingest.load.pipeline.CAPACITY", capacity)
+    counting = CountingEncoder(encoder)
+
+    result = load(path, store, counting)
+
+    assert result.distinct_names == len(set(counting.names)) == 120 + 1 + 7
+    assert (len(counting.names) > result.distinct_names) == (capacity == 2)
+    with closing(store.open("base")) as ours, closing(whole.open("base")) as theirs:
+        assert vectors_of(ours) == pytest.approx(vectors_of(theirs), abs=1e-6)
+
+
+def test_the_counts_of_a_report_add_up(tmp_path: Path, store: Store, encoder: Encoder) -> None:
+    """Names with and without a vector, of this input and of others, add up to the points, also of a second input."""
+    first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    first.write_text("E1\tthe times\nE2\t\U0001f984\n", "utf-8")
+    second.write_text("E3\tpost\nE4\t\U0001f5de\n", "utf-8")
+    reports = [load(path, store, encoder).to_json() for path in (first, second, second)]
+
+    assert [(one["points"], one["without_vector"]) for one in reports] == [(2, 1), (4, 2), (4, 2)]
+    for one in reports:
+        assert one["points"] == one["names"] + one["other_names"] == one["with_vector"] + one["without_vector"]
+        assert one["seconds"] == pytest.approx(one["load_seconds"] + one["graph_seconds"], abs=2e-3)
+
+
+def test_overlap_stops_its_producer_when_the_consumer_stops() -> None:
+    """Stopping a load early leaves no thread behind, and closes the files of the producer."""
+    closed = []
+
+    def produce() -> Any:
+        try:
+            yield from range(10**9)
+        finally:
+            closed.append(True)
+
+    items = overlap(produce(), 2)
+    assert next(items) == 0
+    items.close()
+    assert closed == [True]

@@ -28,10 +28,9 @@ from pearl_qdrant.errors import (
     StoreError,
     TooManyErrorsError,
 )
-from pearl_qdrant.store import open_store
+from pearl_qdrant.store import Placement, open_store
 from pearl_qdrant.store.edge.child_process import EdgeWriter
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.protocol import Placement
 
 
 @pytest.fixture
@@ -222,7 +221,7 @@ def test_names_that_were_gone_are_reported(run: Run, base: Path, model: Path, mo
         patch.setattr(EdgeCollection, "finalize", die)
         assert run("ingest", str(base), "--model", str(model)).status == 1
     assert run("entities", "delete", "E7", "--collection", "names", "--yes").status == 0
-    added = run("entities", "add", "mine", "my times", "--alias", "my post", "--collection", "names")
+    added = run("entities", "add", "--id", "mine", "--name", "my times", "--alias", "my post", "--collection", "names")
     assert added.status == 0, added.err
     again = run("ingest", str(base), "--model", str(model))
 

@@ -8,7 +8,7 @@ from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsNear, OwnNames, ScoredName, SlipQuery
 

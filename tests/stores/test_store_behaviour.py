@@ -11,7 +11,7 @@ from store_cases import DIM, found, many, point, put, unit, yes
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import InvalidPointError
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 

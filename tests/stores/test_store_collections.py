@@ -8,7 +8,7 @@ import pytest
 from store_cases import manifest_of, many, point, put
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, StoreClosedError
-from pearl_qdrant.store.protocol import Collection, Store
+from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS
 
 

@@ -12,7 +12,7 @@ from qdrant_double import QdrantDouble
 from pearl_qdrant import settings
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.settings import is_url
-from pearl_qdrant.store.open import open_store
+from pearl_qdrant.store import open_store
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from store_cases import manifest_of, many
 from pearl_qdrant.errors import ManifestError, StoreError, StoreLockedError
 from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.store.edge import folder as edge_lock
+from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import StoredFile, read_content, take_files, write_content
 
@@ -157,7 +157,7 @@ def test_a_program_closes_its_collections_at_exit(filled: Store) -> None:
 
 def test_a_shard_that_a_process_has_open_is_not_called_damaged(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the child of a killed load still has the files, the error says so, and what it builds is left alone."""
-    monkeypatch.setattr(edge_lock, "WAIT_S", 0.0)
+    monkeypatch.setattr(edge_folder, "WAIT_S", 0.0)
     folder = filled.open("toy")._folder
     folder._keep()
     folder.release()

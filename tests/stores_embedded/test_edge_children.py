@@ -17,10 +17,9 @@ from edge_cases import WIDE, is_running, kill, nearest_names, taken_files, wait_
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreClosedError, StoreError, StoreFullError
-from pearl_qdrant.store import Store
+from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import folder as edge_folder
-from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
 
 # The writing process
@@ -204,7 +203,7 @@ def test_a_large_load_uses_several_processes(
 
 
 @pytest.fixture
-def wide(store: Store, low_threshold: None) -> EdgeCollection:
+def wide(store: Store, low_threshold: None) -> Collection:
     """A collection that is large enough for a graph, and has none yet."""
     collection = store.create(manifest_of(dim=WIDE))
     with collection.writer() as writer:
@@ -237,7 +236,7 @@ def test_scores_come_from_the_full_vectors(store: Store, low_threshold: None, qu
     assert right >= 38
 
 
-def test_a_graph_is_as_it_is_configured(store: Store, wide: EdgeCollection, tmp_path: Path) -> None:
+def test_a_graph_is_as_it_is_configured(store: Store, wide: Collection, tmp_path: Path) -> None:
     """Dense vectors are linked, and also kept quantised; sparse ones are neither. An update keeps older parameters."""
     wide.finalize()
 
@@ -254,7 +253,7 @@ def test_a_graph_is_as_it_is_configured(store: Store, wide: EdgeCollection, tmp_
 
 
 @pytest.mark.slow
-def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
+def test_a_killed_finalize_loses_nothing(wide: Collection, children: list[edge_process.EdgeProcess]) -> None:
     """After kill -9 while the graph is built, search is still exact, and finalize can run again."""
     points, vectors, encodable = many(3000, dim=WIDE)
     wide.upsert(points, vectors, encodable)
@@ -280,7 +279,7 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
 
-def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
+def test_ctrl_c_stops_finalize_at_once(wide: Collection, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C stops the building of the graph; the collection works as before."""
 
     def interrupt_when_started() -> None:
@@ -299,7 +298,7 @@ def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge
     assert not wide.status().is_finalized
 
 
-def test_points_written_after_finalize_are_found_and_reported(wide: EdgeCollection) -> None:
+def test_points_written_after_finalize_are_found_and_reported(wide: Collection) -> None:
     """A later load is searched at once; a large one shows as not finalized, and finalize adds it to the graph."""
     wide.finalize()
     points, vectors, encodable = many(1700, dim=WIDE)

@@ -18,11 +18,8 @@ from qdrant_double import QdrantDouble
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import StoreForkedError, StoreLockedError
-from pearl_qdrant.store import Store, open_store
+from pearl_qdrant.store import Collection, Store, open_store
 from pearl_qdrant.store.edge import folder as edge_folder
-from pearl_qdrant.store.edge import folder as edge_lock
-from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.protocol import Collection
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
@@ -33,7 +30,7 @@ HANGS_S = 60  # seconds after which a child is killed; it takes none
 
 
 @pytest.fixture
-def filled(store: Store) -> EdgeCollection:
+def filled(store: Store) -> Collection:
     """A collection of 20 points that are not flushed yet."""
     collection = store.create(manifest_of())
     collection.upsert(*many(20))
@@ -67,7 +64,7 @@ def digests(store: Store) -> dict[str, str]:
     return {str(file): digest(file) for file in files}
 
 
-USES: list[Callable[[Store, EdgeCollection], object]] = [
+USES: list[Callable[[Store, Collection], object]] = [
     lambda store, collection: collection.count(),
     lambda store, collection: collection.search(many(1)[1], limit=1),
     lambda store, collection: collection.upsert(*many(5, start=100)),
@@ -85,7 +82,7 @@ USES: list[Callable[[Store, EdgeCollection], object]] = [
 ]
 
 
-def test_every_use_of_a_collection_in_a_fork_is_a_clear_error(store: Store, filled: EdgeCollection) -> None:
+def test_every_use_of_a_collection_in_a_fork_is_a_clear_error(store: Store, filled: Collection) -> None:
     """The error in a forked process names the process that opened the collection and what to do; no file changes."""
     before = digests(store)
     told = [in_child(lambda use=use: use(store, filled)) for use in USES]
@@ -175,7 +172,7 @@ def test_a_fork_during_a_load_leaves_the_load_alone(store: Store, kind: str) -> 
         remote.close()
 
 
-def test_a_fork_may_open_a_store_of_its_own(store: Store, filled: EdgeCollection) -> None:
+def test_a_fork_may_open_a_store_of_its_own(store: Store, filled: Collection) -> None:
     """A fork can open other collections, even if it was forked while a thread opened one."""
     filled.close()
     held, forked = threading.Event(), threading.Event()
@@ -195,7 +192,7 @@ def test_a_fork_may_open_a_store_of_its_own(store: Store, filled: EdgeCollection
     assert told == "20"
 
 
-def test_a_lock_outlives_the_forks_of_its_owner(store: Store, filled: EdgeCollection, tmp_path: Path) -> None:
+def test_a_lock_outlives_the_forks_of_its_owner(store: Store, filled: Collection, tmp_path: Path) -> None:
     """A fork that outlives its parent does not keep the collection locked."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -205,9 +202,9 @@ def test_a_lock_outlives_the_forks_of_its_owner(store: Store, filled: EdgeCollec
         os.read(reading, 1)
         os._exit(0)
     filled.close()
-    lock = edge_lock.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0)
+    lock = edge_folder.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0)
     with pytest.raises(StoreLockedError):
-        edge_lock.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0)
+        edge_folder.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0)
     lock.release()
     os.close(writing)
     os.close(reading)

@@ -125,7 +125,7 @@ def test_a_reader_refuses_edits(reader: EntityLinker) -> None:
 
 def test_a_reload_after_a_deletion_is_an_error(location: str, reader: EntityLinker) -> None:
     """If the collection was deleted, a reload says so, and the reader keeps its state."""
-    from pearl_qdrant.store.administration import delete_collection
+    from pearl_qdrant.store import delete_collection
 
     delete_collection("news", store=location)
     assert reader.is_outdated

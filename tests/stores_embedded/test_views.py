@@ -12,10 +12,9 @@ from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
 from pearl_qdrant.lexical.ngrams import ngram_rows
-from pearl_qdrant.store import Store
+from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.schema import Checkpoint
 
 N = 60
@@ -27,7 +26,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_shard, "INDEXING_THRESHOLD_KB", 1)
 
 
-def names(collection: EdgeCollection) -> set[str]:
+def names(collection: Collection) -> set[str]:
     """All names."""
     return {point.name for point in collection.scroll()}
 

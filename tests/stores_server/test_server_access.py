@@ -23,7 +23,6 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import CollectionNotFoundError, SettingsError, StoreError, StoreRejectedError
 from pearl_qdrant.settings import ServerAccess, default_store, store_location
 from pearl_qdrant.store import open_store
-from pearl_qdrant.store.server.errors import RetryPolicy
 
 VARIABLES = (
     "PEARL_QDRANT_STORE",
@@ -216,8 +215,7 @@ def test_no_part_of_a_key_that_a_server_repeats_is_shown(
 ) -> None:
     """Neither message, attributes, traceback and log have it, in whatever form, nor the report of an optimizer."""
     caplog.set_level(logging.DEBUG)
-    policy = RetryPolicy(tries=2, first_wait_s=0.001)
-    collection = connect(double.url, access=ServerAccess(LONG_KEY), retry=policy).create(manifest_of())
+    collection = connect(double.url, access=ServerAccess(LONG_KEY), tries=2, first_wait_s=0.001).create(manifest_of())
     for fault in REPEATED:
         double.faults = [fault] * 2
         with pytest.raises(StoreError) as told:

@@ -22,14 +22,13 @@ from pearl_qdrant.errors import (
     StoreFullError,
     StoreRejectedError,
 )
-from pearl_qdrant.store import verify_collection
+from pearl_qdrant.store import Collection, Store, verify_collection
 from pearl_qdrant.store.search import EF_CONSTRUCT, M
-from pearl_qdrant.store.server.collection import LOAD_KEY, ServerCollection
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store.server.collection import LOAD_KEY
 from pearl_qdrant.store.server.versions import MANIFEST_KEY
 
 
-def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collection: Collection) -> None:
     """After a crash between load and finalize, a new process notices it, and finalize restores the setting."""
     double.config[NAME]["indexing_threshold"] = 12_345
     double.client.update_collection(NAME, metadata={"theirs": 1})
@@ -50,7 +49,7 @@ def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collecti
     assert reopened.manifest == manifest_of().as_created()
 
 
-def test_a_collection_that_lost_its_sparse_vectors_is_an_error(double: QdrantDouble, store: ServerStore) -> None:
+def test_a_collection_that_lost_its_sparse_vectors_is_an_error(double: QdrantDouble, store: Store) -> None:
     """It is not searched by dense vector alone, which would be a worse answer without a word."""
     size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
     metadata = {MANIFEST_KEY: manifest_of().model_dump(mode="json")}
@@ -60,7 +59,7 @@ def test_a_collection_that_lost_its_sparse_vectors_is_an_error(double: QdrantDou
         store.open(NAME)
 
 
-def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: Collection) -> None:
     """Finalize returns when the graph is built, and reports its progress."""
     double.optimizer_polls = 6
     double.requests.clear()
@@ -75,7 +74,7 @@ def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: Serv
     assert collection.status().indexed_vectors == 20
 
 
-def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collection: Collection) -> None:
     """An optimizer without progress for a long time is an error that says how to continue."""
     load(collection, 20)
     stuck = connect(double.url, stall_s=0.1).open(NAME)
@@ -86,7 +85,7 @@ def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collectio
         stuck.finalize()
 
 
-def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: Collection) -> None:
     """The error of the server's optimizer is raised."""
     double.optimizer_error = "segment is corrupt"
     with pytest.raises(StoreRejectedError, match="segment is corrupt"):
@@ -97,7 +96,7 @@ def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: 
 
 
 def test_missing_payload_indexes_are_explained_and_repaired(
-    double: QdrantDouble, store: ServerStore, collection: ServerCollection
+    double: QdrantDouble, store: Store, collection: Collection
 ) -> None:
     """Strict mode's refusal and `verify` name the command that creates the indexes, and that command works."""
     collection.upsert(*points_of(3))
@@ -113,7 +112,7 @@ def test_missing_payload_indexes_are_explained_and_repaired(
     assert collection.search(points_of(1)[1], limit=1, types=("ORG",)) == [[]]
 
 
-def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: ServerStore) -> None:
+def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: Store) -> None:
     """A web server that is not Qdrant is recognised at the first try."""
     double.faults = [Fault("status", match=ANY, status=200), Fault("status", match=ANY, status=404, error="nope")]
 
@@ -123,7 +122,7 @@ def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: Serve
     assert len(double.requests) == 2
 
 
-def test_a_collection_that_was_deleted_or_changed_is_a_clear_error(double: QdrantDouble, store: ServerStore) -> None:
+def test_a_collection_that_was_deleted_or_changed_is_a_clear_error(double: QdrantDouble, store: Store) -> None:
     """A collection that was deleted, or made again by another program, is an error that says so."""
     collection = store.create(manifest_of())
     store.delete(NAME)
@@ -156,9 +155,7 @@ def test_a_closed_store_says_so(double: QdrantDouble) -> None:
         store.collections()
 
 
-def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
-    double: QdrantDouble, store: ServerStore
-) -> None:
+def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(double: QdrantDouble, store: Store) -> None:
     """A collection of another program is listed and can be deleted, but not opened."""
     double.client.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
     double.schema[NAME], double.config[NAME] = {}, {}
@@ -170,7 +167,7 @@ def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
     assert store.collections() == []
 
 
-def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Collection) -> None:
     """There is one request for each 64 queries; a query without a vector is not sent."""
     collection.upsert(*points_of(5))
     double.requests.clear()
@@ -183,7 +180,7 @@ def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Serve
     assert len(double.requests) == 3
 
 
-def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: ServerStore) -> None:
+def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: Store) -> None:
     """They are also kept as int8 in memory, and its graph has the parameters of the embedded store."""
     store.create(manifest_of())
 
@@ -194,7 +191,7 @@ def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, st
     assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
 
 
-def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_connections_are_kept(double: QdrantDouble, collection: Collection) -> None:
     """Requests one after the other share a connection."""
     collection.count()
     before = double.n_connections

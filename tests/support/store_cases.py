@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 DIM = 8

@@ -21,8 +21,7 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionMovedError, ModelMismatchError, OptionError, StoreLockedError
 from pearl_qdrant.linking.mention_kinds import MadeMention
-from pearl_qdrant.store.open import open_store
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection, open_store
 from pearl_qdrant.transfer import (
     EverydayChange,
     EverydayKind,
