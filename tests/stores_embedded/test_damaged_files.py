@@ -6,13 +6,11 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from edge_cases import ROOT, WIDE, copy_files, left, nearest_names, stored_bytes, stored_files
+from edge_cases import WIDE, copy_files, left, nearest_names, stored_bytes, stored_files
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreLockedError
@@ -134,25 +132,6 @@ def test_foreign_files_are_left_out(filled: Store) -> None:
     os.mkfifo(folder / "pipe")
 
     assert filled.open("toy").count() == 60
-
-
-EXIT = """
-import sys
-sys.path.insert(0, "tests/support")
-from pathlib import Path
-from store_cases import many
-from pearl_qdrant.store import Store, open_store
-collection = open_store(Path(sys.argv[1])).open("toy")
-collection.upsert(*many(1, start=60))
-"""
-
-
-def test_a_program_closes_its_collections_at_exit(filled: Store) -> None:
-    """At exit open collections are closed properly, and nothing of the writer is left."""
-    subprocess.run([sys.executable, "-c", EXIT, filled.location], check=True, cwd=ROOT)
-
-    assert not (Path(filled.location) / "toy" / "work").exists()
-    assert filled.open("toy").count() == 61
 
 
 def test_a_shard_that_a_process_has_open_is_not_called_damaged(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,12 +134,15 @@ collection.upsert(*many(20, start=20))
 
 @pytest.mark.parametrize("way", ["exit", "collect", "close"])
 def test_a_fork_that_exits_leaves_files_and_lock_to_its_parent(tmp_path: Path, way: str) -> None:
-    """The exit of a forked interpreter flushes nothing into the files of its parent, and unlocks nothing."""
+    """The exit of a forked interpreter flushes nothing into the files of its parent, and unlocks nothing; that of the
+    parent closes its collections, and leaves nothing of the writer.
+    """
     place = tmp_path / "store"
     script = [sys.executable, "-c", EXITS, str(place), way]
     ended = subprocess.run(script, capture_output=True, text=True, check=False, cwd=ROOT)
 
     assert (ended.returncode, ended.stderr) == (0, "")
+    assert not (place / "toy" / "work").exists()
     assert open_store(place).open("toy").count() == 40
 
 

@@ -226,15 +226,6 @@ def test_the_view_of_a_killed_reader_is_removed_by_the_next(filled: Store) -> No
     assert left(filled) == []
 
 
-def test_a_removal_that_was_killed_is_finished(filled: Store) -> None:
-    """A folder of which only the lock was left, since its removal was killed, goes with the next opening."""
-    folder = Path(filled.location) / ".view-left"
-    folder.mkdir()
-    (folder / ".lock").touch()
-    filled.open("toy", read_only=True).close()
-    assert left(filled) == []
-
-
 def test_a_view_that_is_being_made_is_not_taken_for_one_that_was_left(
     filled: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 NAME = "toy"
-KEY = "s3cret-k3y"
 ANY = r".*"
 
 

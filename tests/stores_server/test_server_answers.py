@@ -24,8 +24,10 @@ NAMES = ["name 1", "name 2"]
 @pytest.fixture(scope="module")
 def store(running: QdrantDouble) -> Iterator[Store]:
     """A store on it that tries once."""
-    opened = connect(running.url, tries=1, stall_s=0.1)
-    yield opened
+    opened = connect(running.url, tries=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pearl_qdrant.store.server.collection.STALL_S", 0.1)
+        yield opened
     opened.close()
 
 

@@ -74,15 +74,17 @@ def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: Coll
     assert collection.status().indexed_vectors == 20
 
 
-def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collection: Collection) -> None:
+def test_finalize_gives_up_only_without_progress(
+    double: QdrantDouble, collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An optimizer without progress for a long time is an error that says how to continue."""
     load(collection, 20)
-    stuck = connect(double.url, stall_s=0.1).open(NAME)
+    monkeypatch.setattr("pearl_qdrant.store.server.collection.STALL_S", 0.1)
     double.faults = [Fault("status", match="GET .*/optimizations", status=404)] * 10_000
     double.optimizer_polls = 10_000
 
     with pytest.raises(StoreError, match=r"0 of 20 vectors.*collections finalize toy"):
-        stuck.finalize()
+        collection.finalize()
 
 
 def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: Collection) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from qdrant_double import QdrantDouble
-from qdrant_double_http import POINTS, Fault
+from qdrant_double_http import Fault
 from store_cases import many
 from transfer_cases import NAME, check_same, embedded, fill, ready
 
@@ -35,19 +34,6 @@ from pearl_qdrant.transfer.names import digest_of
 def physical(double: QdrantDouble) -> list[str]:
     """The server's own names of all collections."""
     return sorted(one.name for one in double.client.get_collections().collections)
-
-
-def test_the_graph_of_a_pushed_collection_is_built_once(kept: Store, server: Store, double: QdrantDouble) -> None:
-    """Indexing is off before the first names are sent, and on again after the last ones; all takes one pass."""
-    double.requests.clear()
-    push_collection(NAME, to=server, store=kept)
-    sent = [i for i, request in enumerate(double.requests) if re.match(POINTS, request)]
-    changes = [i for i, request in enumerate(double.requests) if request.startswith("PATCH")]
-
-    assert changes[0] < sent[0]
-    assert not [i for i in changes if sent[0] < i < sent[-1]]
-    assert sent[-1] < changes[-1]
-    assert server.open(NAME).status().is_finalized
 
 
 def test_a_pushed_collection_has_the_same_points_and_answers(local: Store, server: Store) -> None:

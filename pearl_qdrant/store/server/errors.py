@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -89,7 +88,9 @@ class RetryPolicy:
         `cancelled`, once set, stops waits and retries. GaveUpError if it is set, or tries or budget are used up.
         """
         stopped, start = cancelled or threading.Event(), time.monotonic()
-        for tries in count(1):
+        tries = 0
+        while True:
+            tries += 1
             try:
                 return request()
             except Exception as error:
@@ -103,7 +104,6 @@ class RetryPolicy:
                     is_over = stopped.wait(wait_s)
                 if is_over:
                     raise GaveUpError(tries=tries, seconds=seconds, last=error) from error
-        raise AssertionError("it counts for ever")
 
     def wait_s(self, failures: int, requested: float | None) -> float:
         """Compute the seconds to wait after this many failures in a row. A wait that the server requests is a lower
