@@ -110,7 +110,7 @@ def test_a_read_only_mount_is_read(store: Store, tmp_path: Path) -> None:
     mount, script = tmp_path / "mount", tmp_path / "read.py"
     mount.mkdir()
     script.write_text(
-        "import sys; from pathlib import Path; from pearl_qdrant.store.edge.store import \n"
+        "import sys; from pearl_qdrant.store import open_store\n"
         "reader = open_store(sys.argv[1]).open('toy', read_only=True)\n"
         "print(reader.count(), ', '.join(sorted(one.name for one in reader.find(entity_ids=['E0'], limit=9))))\n"
     )
