@@ -10,12 +10,13 @@ import logging
 import re
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 from cli_runner import Run
 
 from ingest.load_base import collection_name
-from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, ScanResult, load_base, make_entity, scan_base
+from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, load_base, make_entity, scan_base
 from pearl_qdrant.encoder.loading import describe_model, load_encoder
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
@@ -41,34 +42,15 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
-class Heard(LoadEvents):
-    """Remembers what was reported."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.names = 0
-
-    def scanned(self, result: ScanResult) -> None:
-        self.calls.append(f"scanned {result.names}")
-
-    def started(self, names: int) -> None:
-        self.calls.append(f"started {names}")
-
-    def names_done(self, names: int) -> None:
-        self.names += names
-
-    def entities_stored(self, entities: int) -> None:
-        self.calls.append(f"stored {entities}")
-
-
 def test_a_base_is_loaded_and_linked_from_python(tmp_path: Path, base: Path, model: Path) -> None:
     """A program gives files, collection and model, gets progress by callbacks, and gets the counts back."""
-    heard, store = Heard(), tmp_path / "store"
+    heard, store = Mock(spec=LoadEvents), tmp_path / "store"
     result = load_base(base, "base", store=store, model=model, events=heard)
 
     assert (result.collection, result.entities, result.names, result.points) == ("base", 20, 40, 40)
-    assert (heard.calls[:2], heard.calls[-1]) == (["scanned 40", "started 40"], "stored 20")
-    assert heard.names == 40
+    assert heard.scanned.call_args.args[0].names == 40
+    assert [heard.started.call_args, heard.entities_stored.call_args] == [call(40), call(20)]
+    assert sum(done.args[0] for done in heard.names_done.call_args_list) == 40
     with EntityLinker.open("base", store=str(store)) as linker:
         assert linker.link("w3 times", threshold=0.0).entity_id == "E3"
         assert linker.missing(["E33", "E1", "e2"]) == ["E33", "e2"]

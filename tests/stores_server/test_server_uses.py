@@ -188,12 +188,6 @@ def commands(title: str) -> str:
     return block.strip("`\n")
 
 
-def run_commands(block: str, url: str, folder: Path) -> None:
-    """Run a block in a shell, in a folder."""
-    environment = os.environ | {"QDRANT_URL": url, "QDRANT_API_KEY": "key"}
-    subprocess.run(["/bin/sh", "-euc", block], env=environment, cwd=folder, check=True, timeout=600)
-
-
 def answer(outcome: Outcome) -> list[object]:
     """Return the linked entities with rounded probabilities."""
     (link,) = outcome.lines()
@@ -212,10 +206,11 @@ def test_a_collection_survives_the_loss_of_its_server(
     common = ("--collection", "umls", "--store", double.url)
     assert run("ingest", str(base), "--model", str(model), *common).status == 0
     before = run("link", "w7 times", "--json", "--threshold", "0", *common)
-    run_commands(commands("backup"), double.url, tmp_path)
+    shell = {"env": os.environ | {"QDRANT_URL": double.url, "QDRANT_API_KEY": "key"}, "cwd": tmp_path, "timeout": 600}
+    subprocess.run(["/bin/sh", "-euc", commands("backup")], check=True, **shell)
     left = dict(double.snapshots)
     double.reset()
-    run_commands(commands("restore"), double.url, tmp_path)
+    subprocess.run(["/bin/sh", "-euc", commands("restore")], check=True, **shell)
     after = run("link", "w7 times", "--json", "--threshold", "0", *common)
 
     assert not left
