@@ -166,7 +166,8 @@ class EdgePlace:
 
     def sign(self, name: str, nth: int) -> Callable[[Run], object]:
         """Whether a run is at a moment: after a number of checkpoints, while it writes, while files are built."""
-        seen: set[int] = set()
+        seen, built = set[int](), Path(self.location) / COLLECTION / "work" / "shard" / "temp_segments"
+        left = {*built.glob("*")}  # by a process that was killed
 
         def is_due(run: Run) -> object:
             if name == "checkpoint":
@@ -174,7 +175,7 @@ class EdgePlace:
                 return len(seen - {0}) >= nth
             if name == "write":
                 return run.children()
-            return next((Path(self.location) / COLLECTION / "work" / "shard" / "temp_segments").glob("*"), None)
+            return {*built.glob("*")} - left
 
         return is_due
 
