@@ -131,13 +131,14 @@ def served(facts: dict[str, Any], context: Any = None, **settings: Any) -> Itera
     """A store on the double of a server with these facts."""
     from qdrant_double import QdrantDouble
 
-    from pearl_qdrant.store.server.collection import Indexing
+    from pearl_qdrant.store.server import collection
     from pearl_qdrant.store.server.store import ServerStore
 
-    with QdrantDouble(context) as double:
+    with QdrantDouble(context) as double, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collection, "POLL_S", 0.01)
         for fact, value in facts.items():
             setattr(double, fact, value)
-        opened = ServerStore.connect(double.url, indexing=Indexing(poll_s=0.01), **settings)
+        opened = ServerStore(double.url, **settings)
         yield opened
         opened.close()
 
@@ -185,7 +186,7 @@ def real() -> Iterator[Store]:
     """The server at QDRANT_URL."""
     from pearl_qdrant.store.server.store import ServerStore
 
-    opened = ServerStore.connect(os.environ["QDRANT_URL"], ServerAccess(os.environ.get("QDRANT_API_KEY")))
+    opened = ServerStore(os.environ["QDRANT_URL"], ServerAccess(os.environ.get("QDRANT_API_KEY")))
     yield opened
     opened.close()
 

@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import msgspec
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from ingest.base.reader import Reader, ScanResult, entity_from_json, entity_to_json, name_hash, scan
 from ingest.base.type_map import TypeMap
@@ -42,11 +41,11 @@ from ingest.load.pipeline import Loading, finish_load, ingest, is_unchanged, pla
 from ingest.load.request import LoadEvents, LoadRequest, LoadResult
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import CollectionExistsError, InputError, OptionError, StoreError, StoreLockedError
+from pearl_qdrant.errors import CollectionExistsError, InputError, OptionError, StoreError
 from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import ServerAccess, default_store, is_url
-from pearl_qdrant.store.edge.folder import CollectionLock
+from pearl_qdrant.store.edge.folder import CollectionLock, while_locked
 from pearl_qdrant.store.edge.store import EdgeStore, join_parts
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
@@ -134,7 +133,7 @@ def _read(path: Path, kind: type[_T]) -> _T | None:
         return None
 
 
-_LOCK_S, _POLL_S = 60.0, 0.5  # How long a worker waits for the lock of a part: the worker before it may be ending
+_LOCK_S = 60.0  # How long a worker waits for the lock of a part: the worker before it may be ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,20 +209,14 @@ class PartBuilder:
             with closing(server), closing(server.open(job.plan.collection)) as target:
                 yield target
             return
-        with closing(EdgeStore(self._work.parts)) as store, closing(self._open_part(store, part)) as target:
-            yield target
-
-    @retry(
-        retry=retry_if_exception_type(StoreLockedError),
-        stop=stop_after_delay(_LOCK_S),
-        wait=wait_fixed(_POLL_S),
-        reraise=True,
-    )
-    def _open_part(self, store: EdgeStore, part: int) -> Collection:
         name = part_name(part)
-        if name in store.collections():
-            return store.open(name)
-        return store.create(self._job.manifest.model_copy(update={"collection": name}))
+        with closing(EdgeStore(self._work.parts)) as store:
+            if name in store.collections():
+                opened = while_locked(lambda: store.open(name), _LOCK_S)
+            else:
+                opened = store.create(job.manifest.model_copy(update={"collection": name}))
+            with closing(opened):
+                yield opened
 
 
 def part_name(part: int) -> str:

@@ -18,7 +18,6 @@ from pearl_qdrant.errors import (
     ModelError,
     ModelMismatchError,
     StoreError,
-    StoreLockedError,
     StoreUnavailableError,
 )
 from pearl_qdrant.store.open import StoreLike, use_store
@@ -244,8 +243,6 @@ def _summarize(store: Store, glance: Glance) -> CollectionSummary | None:
         raise
     except CollectionNotFoundError:
         return None
-    except StoreLockedError:
-        return replace(summary, entities=None, names=None)
     except StoreError as error:  # as while this process loads it, or if its files are damaged
         state: SummaryState = "unfinished" if unfinished else "unusable"
         return replace(summary, state=state, problem=str(error), entities=None, names=None)

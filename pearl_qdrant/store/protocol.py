@@ -220,8 +220,6 @@ class Collection(ABC):
     ) -> list[list[ScoredName]]:
         """Find names near by dense vector, and names that share keys, slips or n-grams; each once, with dense cosine.
 
-        A collection without sparse vectors, or with those of another version, is searched by dense vector only.
-
         Args:
             vectors: (q, dim), L2-normalised; a row of zeros finds nothing by dense vector.
             lexical: q rows, used as given; an empty row finds nothing by n-grams.

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from qdrant_double import QdrantDouble
 
-from pearl_qdrant.store.server.collection import Indexing
+from pearl_qdrant.settings import ServerAccess
+from pearl_qdrant.store.server import collection as server_collection
 from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.store import ServerStore
 
 QUICK = RetryPolicy(tries=4, first_wait_s=0.002, max_wait_s=0.01, max_retry_after_s=0.02)
 
 
-def connect(url: str, *, timeout: float = 5.0, retry: RetryPolicy = QUICK, **settings: Any) -> ServerStore:
-    """A store that does not wait long; the fixture `double` closes it after the test."""
-    indexing = Indexing(poll_s=0.005, stall_s=settings.pop("stall_s", 5.0))
-    _opened.append(ServerStore.connect(url, timeout=timeout, retry=retry, indexing=indexing, **settings))
+def connect(url: str, *, timeout: float = 5.0, access: ServerAccess | None = None, **policy: Any) -> ServerStore:
+    """A store that does not wait long, or as `RetryPolicy(**policy)` says; the fixture `double` closes it."""
+    _opened.append(ServerStore(url, access, timeout=timeout, retry=RetryPolicy(**policy) if policy else QUICK))
     return _opened[-1]
 
 
@@ -27,8 +27,9 @@ _opened: list[ServerStore] = []
 
 @pytest.fixture(name="running", scope="module")
 def running_double() -> Iterator[QdrantDouble]:
-    """One server for all tests of a file."""
-    with QdrantDouble() as started:
+    """One server for all tests of a file, which is asked often whether its graph is built."""
+    with QdrantDouble() as started, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_collection, "POLL_S", 0.005)
         yield started
 
 

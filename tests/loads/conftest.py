@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
@@ -13,11 +12,9 @@ from pearl_qdrant.store import Store, open_store
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    """A tiny random model."""
-    folder = tmp_path_factory.mktemp("model") / "tiny"
-    make_pearl(folder)
-    return load_encoder(str(folder), device="cpu")
+def encoder(model: Path) -> Encoder:
+    """A tiny model."""
+    return load_encoder(str(model), device="cpu")
 
 
 @pytest.fixture

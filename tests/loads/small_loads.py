@@ -8,7 +8,7 @@ from typing import Any
 
 from pearl_qdrant import LoadResult, load_base
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
-from pearl_qdrant.store.protocol import Store
+from pearl_qdrant.store import Store
 from pearl_qdrant.store.schema import Manifest
 
 

@@ -1,10 +1,8 @@
-"""When a load flushes the store, and how soon it stops.
-An interrupted load resumes, and writes what is missing.
-"""
+"""A load as a whole: what it reads, encodes and writes, when it flushes, and how it resumes."""
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,21 +10,16 @@ from typing import Any
 import pytest
 from qdrant_double import QdrantDouble
 from small_loads import CountingEncoder, contents, load, manifest_for, write_base
+from store_cases import vectors_of
 
-from ingest.base.reader import scan
-from ingest.formats import open_reader
-from ingest.io.report import ReadReport
 from ingest.load import pipeline
-from ingest.load.pipeline import ingest
+from ingest.load.pipeline import overlap
 from ingest.load.request import LoadEvents
-from pearl_qdrant.encoder.protocol import Encoded, Encoder
-from pearl_qdrant.linking.linker import EntityLinker
-from pearl_qdrant.records import Entity
+from pearl_qdrant import LoadResult, load_base
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store import Store, open_store
-from pearl_qdrant.store.edge import child_process as bulk_writer
-from pearl_qdrant.store.edge.child_process import POINTS, Answer
-from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Manifest, name_points
+from pearl_qdrant.store.edge.child_process import EdgeWriter
 
 
 @pytest.mark.parametrize("step_s, n_flushes", [(0.0, 1), (4.0, 2), (11.0, 6)])
@@ -51,53 +44,6 @@ def test_the_store_is_flushed_every_ten_seconds(
     assert len(stored) == n_flushes
     assert stored == sorted(stored)
     assert stored[-1] == 95
-
-
-class _Busy:
-    """Stands for a writing process that is compacting: it answers nothing more."""
-
-    def __init__(self, job: object) -> None:
-        self.killed = threading.Event()
-        children.append(self)
-
-    def receive_answer(self) -> Answer:
-        return {"points": 0}
-
-    def send(self, kind: bytes, body: bytes = b"") -> None:
-        assert kind == POINTS
-
-    def end(self) -> None:
-        pass
-
-    def kill(self) -> None:
-        self.killed.set()
-
-
-children: list[_Busy] = []
-
-
-def test_a_stopped_load_does_not_wait_for_a_compaction(
-    tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The writing process is killed; what it had acknowledged is kept."""
-    monkeypatch.setattr(bulk_writer, "EdgeProcess", _Busy)
-    monkeypatch.setattr(bulk_writer, "DIRECT_POINTS", 0)
-    children.clear()
-    manifest = Manifest.for_model(encoder.info, collection="toy", kb="toy")
-    collection = open_store(str(tmp_path)).create(manifest)
-    encoded: Encoded = encoder.encode(["one"])
-    writer = collection.writer()
-
-    def work() -> None:
-        points = name_points("toy", [(Entity("1", "one"), "one")], encoded)
-        with writer:
-            writer.write(points, encoded.vectors, encoded.encodable)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert [child.killed.is_set() for child in children] == [True]
-    collection.close()
 
 
 @pytest.mark.parametrize("on_server", [False, True])
@@ -154,89 +100,111 @@ def test_a_load_that_dies_before_its_last_write_resumes(
             assert (manifest.checkpoints, manifest.state, len(manifest.loaded)) == ((), "ready", 1)
 
 
-def test_names_of_another_release_are_no_reason_to_encode(tmp_path: Path, store: Store, encoder: Encoder) -> None:
-    """Where a type changed, the payload is replaced and the vector stays."""
-    path = write_base(tmp_path / "base.tsv", 100)
-    load(path, store, encoder)
-    path.write_text(path.read_text("utf-8").replace("E3\tw3 times\tORG", "E3\tw3 times\tGPE"), encoding="utf-8")
-    counting = CountingEncoder(encoder)
-    result = load(path, store, counting)
-
-    assert counting.names == []
-    assert (result.added, result.changed, result.unchanged) == (0, 2, 198)
-    assert {point.types for point in contents(store).values() if point.entity_id == "E3"} == {("GPE",)}  # type: ignore[attr-defined]
-
-
-def test_an_input_that_changed_far_from_its_start_is_loaded_whole(
+def test_a_store_that_loses_points_is_noticed(
     tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If one name in the middle of a large file changed, size and head being equal, no old name is left unread."""
-    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 2000)
-    path, padding = tmp_path / "base.tsv", "x" * 1000  # so that what changes lies beyond the first MiB
-    text = "".join(f"E{i}\tw{i} times\t{padding}\n" for i in range(4000))
-    with pytest.raises(MemoryError):
-        load(path, store, CountingEncoder(encoder, fail_at=2), text=text)
-    result = load(path, store, encoder, text=text.replace("w1500 times", "w1500 posts"))
-
-    assert result.resumed_at > 0
-    assert result.points >= 4000
-    assert "w1500 posts" in {point.name for point in contents(store).values()}  # type: ignore[attr-defined]
-
-
-class NeverFinalized(Exception):
-    """The process dies while the graph is built."""
-
-
-def load_until_the_graph(path: Path, store: Store, encoder: Encoder) -> None:
-    """A load that is killed when all names are stored."""
-
-    class Dying(LoadEvents):
-        def graph_built(self, done: int, total: int) -> None:
-            raise NeverFinalized
-
-    with pytest.raises(NeverFinalized):
-        load(path, store, encoder, events=Dying())
-
-
-@pytest.mark.slow
-def test_a_load_resumes_after_one_entity_was_added_and_another_deleted(
-    tmp_path: Path, store: Store, encoder: Encoder
-) -> None:
-    """What I add by hand to an unfinished collection stays, and hides no name of the base that is gone."""
-    path = write_base(tmp_path / "base.tsv", 30)
-    load_until_the_graph(path, store, encoder)
-    linker = EntityLinker(store, [store.open("base")], encoder)
-    linker.add([Entity("mine", "my times", ("my post", "my city"))])
-    linker.delete(["E3"])
-    linker.close()
-    result = load(path, store, encoder)
-
-    assert (result.points, result.rewritten) == (63, 2)
-    assert {"E3", "mine"} <= {point.entity_id for point in contents(store).values()}  # type: ignore[attr-defined]
-    assert load(path, store, encoder).points == 63
-
-
-def test_a_store_that_loses_points_is_noticed(tmp_path: Path, store: Store, encoder: Encoder) -> None:
     """If the store holds fewer points than were written, the load fails with an error."""
-    from pearl_qdrant.errors import StoreError
+    write = EdgeWriter.write
+    monkeypatch.setattr(EdgeWriter, "write", lambda self, *rows: write(self, *(part[1:] for part in rows)))
+    with pytest.raises(StoreError, match="holds 19 points after a load of 20"):
+        load(write_base(tmp_path / "base.tsv", 10), store, encoder)
 
-    class Forgetful:
-        """A collection that counts one point too few."""
 
-        def __init__(self, inner: Collection) -> None:
-            self._inner = inner
-            self.counted = 0
+def test_every_name_becomes_a_point(tmp_path: Path, store: Store, encoder: Encoder) -> None:
+    """What I ingest is all there, with its phrase types, and the report counts it exactly."""
+    result = load(write_base(tmp_path / "base.tsv", 50), store, encoder)
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._inner, name)
+    assert (result.entities, result.names, result.points) == (50, 100, 100)
+    assert result.distinct_names == 100 - 4
+    points = contents(store)
+    assert len(points) == 100
+    assert all(point.phrase_type and point.types == ("ORG",) for point in points.values())  # type: ignore[attr-defined]
 
-        def count(self) -> int:
-            self.counted += 1
-            return self._inner.count() - (self.counted > 1)
 
-    with open_reader([write_base(tmp_path / "base.tsv", 10)]) as reader:
-        scanned = scan(reader, ReadReport())
-        collection: Any = Forgetful(store.create(manifest_for(encoder)))
-        with pytest.raises(StoreError, match="holds 19 points after a load of 20"):
-            ingest(reader, scanned, encoder, collection, max_errors=0)
-        collection.close()
+def load_shard(url: str, path: Path, encoder: Encoder) -> LoadResult:
+    """Load one of several inputs into the collection `base` of a server."""
+    return load_base(path, "base", store=url, model=encoder)
+
+
+def test_several_inputs_are_loaded_at_once(tmp_path: Path, encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of a base go into one collection on a server in parallel; one that is interrupted resumes on its own."""
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 20)
+    rows = write_base(tmp_path / "all.tsv", 300).read_text("utf-8").splitlines()
+    shards = [tmp_path / f"shard{i}.tsv" for i in range(3)]
+    for i, shard in enumerate(shards):
+        shard.write_text("\n".join([rows[0], *rows[1 + i :: 3]]) + "\n", encoding="utf-8")
+    with QdrantDouble() as double:
+        store = open_store(double.url)
+        collection = store.create(manifest_for(encoder))
+        with pytest.raises(MemoryError):
+            load_shard(double.url, shards[0], CountingEncoder(encoder, fail_at=4))
+
+        with ThreadPoolExecutor(2) as threads:
+            others = list(threads.map(lambda shard: load_shard(double.url, shard, encoder), shards[1:]))
+        assert all(str(shards[0]) in other.unfinished for other in others)
+        manifest = collection.read_manifest()
+        assert manifest.state == "loading"
+        assert [one.is_done for one in manifest.checkpoints] == [False, True, True]
+        assert not collection.status().is_finalized
+
+        last = load_shard(double.url, shards[0], encoder)
+        assert last.resumed_at > 0
+        assert (last.unfinished, last.points) == ((), 600)
+        manifest = collection.read_manifest()
+        assert manifest.checkpoints == ()
+        assert (manifest.state, manifest.entities, manifest.names) == ("ready", 300, 600)
+        assert collection.status().is_finalized
+        stored = {point.id: point for point in collection.scroll()}
+        store.close()
+    whole = open_store(str(tmp_path / "whole"))
+    load(tmp_path / "all.tsv", whole, encoder)
+    assert stored == contents(whole)
+
+
+@pytest.mark.parametrize("capacity", [32_768, 2])
+def test_each_distinct_name_is_encoded_once(
+    tmp_path: Path, store: Store, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capacity: int
+) -> None:
+    """A name that many entities share is encoded once, at any distance, as far as memory allows; it has its vector."""
+    path, whole = tmp_path / "base.tsv", open_store(str(tmp_path / "whole"))
+    rows = "".join(f"E{i}\tw{i}\tORG\tthe times|post {i % 7}\n" for i in range(120))
+    load(path, whole, encoder, text=f"id\tname\ttype\taliases\n{rows}")
+    monkeypatch.setattr("ingest.load.pipeline.WINDOW", 16)
+    monkeypatch.setattr("ingest.load.pipeline.CAPACITY", capacity)
+    counting = CountingEncoder(encoder)
+
+    result = load(path, store, counting)
+
+    assert result.distinct_names == len(set(counting.names)) == 120 + 1 + 7
+    assert (len(counting.names) > result.distinct_names) == (capacity == 2)
+    with closing(store.open("base")) as ours, closing(whole.open("base")) as theirs:
+        assert vectors_of(ours) == pytest.approx(vectors_of(theirs), abs=1e-6)
+
+
+def test_the_counts_of_a_report_add_up(tmp_path: Path, store: Store, encoder: Encoder) -> None:
+    """Names with and without a vector, of this input and of others, add up to the points, also of a second input."""
+    first, second = tmp_path / "a.tsv", tmp_path / "b.tsv"
+    first.write_text("E1\tthe times\nE2\t\U0001f984\n", "utf-8")
+    second.write_text("E3\tpost\nE4\t\U0001f5de\n", "utf-8")
+    reports = [load(path, store, encoder).to_json() for path in (first, second, second)]
+
+    assert [(one["points"], one["without_vector"]) for one in reports] == [(2, 1), (4, 2), (4, 2)]
+    for one in reports:
+        assert one["points"] == one["names"] + one["other_names"] == one["with_vector"] + one["without_vector"]
+        assert one["seconds"] == pytest.approx(one["load_seconds"] + one["graph_seconds"], abs=2e-3)
+
+
+def test_overlap_stops_its_producer_when_the_consumer_stops() -> None:
+    """Stopping a load early leaves no thread behind, and closes the files of the producer."""
+    closed = []
+
+    def produce() -> Any:
+        try:
+            yield from range(10**9)
+        finally:
+            closed.append(True)
+
+    items = overlap(produce(), 2)
+    assert next(items) == 0
+    items.close()
+    assert closed == [True]

@@ -10,29 +10,28 @@ import logging
 import re
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock, call
 
 import pytest
 from cli_runner import Run
 
-from ingest.base.reader import scan
-from ingest.formats import open_reader
 from ingest.load_base import collection_name
-from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, ScanResult, load_base, scan_base
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant import EntityLinker, LoadEvents, ReadOptions, load_base, make_entity, scan_base
+from pearl_qdrant.encoder.loading import describe_model, load_encoder
 from pearl_qdrant.errors import (
     CollectionNotFoundError,
     EmptyBaseError,
+    InvalidEntityError,
     ModelMismatchError,
+    ModelNotFoundError,
     OptionError,
     SettingsError,
     StoreError,
     TooManyErrorsError,
 )
-from pearl_qdrant.store import open_store
+from pearl_qdrant.store import Placement, open_store
 from pearl_qdrant.store.edge.child_process import EdgeWriter
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.protocol import Placement
 
 
 @pytest.fixture
@@ -43,44 +42,19 @@ def base(tmp_path: Path) -> Path:
     return path
 
 
-class Heard(LoadEvents):
-    """Remembers what was reported."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.names = 0
-
-    def scanned(self, result: ScanResult) -> None:
-        self.calls.append(f"scanned {result.names}")
-
-    def model_loaded(self, encoder: Encoder) -> None:
-        self.calls.append(f"model {encoder.info.dim}")
-
-    def resumed(self, entities: int) -> None:
-        self.calls.append(f"resumed {entities}")
-
-    def started(self, names: int) -> None:
-        self.calls.append(f"started {names}")
-
-    def names_done(self, names: int) -> None:
-        self.names += names
-
-    def entities_stored(self, entities: int) -> None:
-        self.calls.append(f"stored {entities}")
-
-
 def test_a_base_is_loaded_and_linked_from_python(tmp_path: Path, base: Path, model: Path) -> None:
     """A program gives files, collection and model, gets progress by callbacks, and gets the counts back."""
-    heard, store = Heard(), tmp_path / "store"
+    heard, store = Mock(spec=LoadEvents), tmp_path / "store"
     result = load_base(base, "base", store=store, model=model, events=heard)
 
     assert (result.collection, result.entities, result.names, result.points) == ("base", 20, 40, 40)
-    assert heard.calls[:2] == ["scanned 40", f"model {load_encoder(str(model), device='cpu').info.dim}"]
-    assert heard.calls[2] == "started 40"
-    assert heard.calls[-1] == "stored 20"
-    assert heard.names == 40
+    assert heard.scanned.call_args.args[0].names == 40
+    assert [heard.started.call_args, heard.entities_stored.call_args] == [call(40), call(20)]
+    assert sum(done.args[0] for done in heard.names_done.call_args_list) == 40
     with EntityLinker.open("base", store=str(store)) as linker:
         assert linker.link("w3 times", threshold=0.0).entity_id == "E3"
+        assert linker.missing(["E33", "E1", "e2"]) == ["E33", "e2"]
+        assert linker.missing([]) == []
 
 
 def test_a_store_and_an_encoder_that_are_open_stay_open(tmp_path: Path, base: Path, model: Path) -> None:
@@ -220,7 +194,7 @@ def test_what_is_stored_is_said_to_be_kept(run: Run, base: Path, model: Path, mo
 
 
 def test_names_that_were_gone_are_reported(run: Run, base: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If I deleted an entity between a killed load and the next, the load reports that its names are written again."""
+    """What I add by hand to an unfinished collection stays; names of the base that I deleted are written again."""
 
     def die(collection: EdgeCollection, on_progress: object = None) -> None:
         raise StoreError("Killed while the graph is built.")
@@ -229,10 +203,14 @@ def test_names_that_were_gone_are_reported(run: Run, base: Path, model: Path, mo
         patch.setattr(EdgeCollection, "finalize", die)
         assert run("ingest", str(base), "--model", str(model)).status == 1
     assert run("entities", "delete", "E7", "--collection", "names", "--yes").status == 0
+    added = run("entities", "add", "--id", "mine", "--name", "my times", "--alias", "my post", "--collection", "names")
+    assert added.status == 0, added.err
     again = run("ingest", str(base), "--model", str(model))
 
     assert again.status == 0, again.err
     assert "names that had disappeared from the collection and were written again: 2" in again.err
+    shown = run("collections", "show", "names", "--json")
+    assert json.loads(shown.out)["points"] == 42
 
 
 BASE = "id\tname\n1\tJohn Smith\n1\tMary Jones\n2\tRome\n3\tOslo\n2\tParis\n"
@@ -291,8 +269,7 @@ def test_few_of_many_rows_are_shown(tmp_path: Path) -> None:
     """Of many such rows the first five are shown, and no more of the base is read again for them."""
     path = tmp_path / "many.tsv"
     path.write_text("".join(f"E{i % 1000}\tname {i}\n" for i in range(3000)), encoding="utf-8")
-    with open_reader([path]) as reader:
-        report = scan(reader).report
+    report = scan_base(path).report
 
     assert report.conflicting_names == 2000
     assert [one.line for one in report.conflicts] == [1001, 1002, 1003, 1004, 1005]
@@ -305,3 +282,27 @@ def test_a_collection_built_from_records_says_it_too(model: Path, caplog: pytest
         pass
 
     assert "item 1: id '1' is 'John Smith' in an earlier item, 'Mary Jones' here" in caplog.text
+
+
+def test_an_entity_gets_clean_aliases_and_coarse_types() -> None:
+    """Blank and repeated aliases are skipped, and native types are mapped as a reader does it."""
+    entity = make_entity("acme", "Acme", aliases=["ACME", " ", "Acme", "ACME"], kb_types=["company", "no such type"])
+
+    assert entity.aliases == ("ACME",)
+    assert entity.kb_types == ("company", "no such type")
+    assert entity.types == ("ORG",)
+    for entity_id, name in (("", "Acme"), ("acme", " ")):
+        with pytest.raises(InvalidEntityError, match="needs an id and a name"):
+            make_entity(entity_id, name)
+
+
+def test_a_model_is_described_with_its_files(tmp_path: Path, model: Path) -> None:
+    """I get width, hash, files and training of a checkpoint; a missing model is an error."""
+    described = describe_model(str(model))
+
+    assert described.info.dim == described.to_json()["dim"]
+    assert described.files is not None
+    assert described.files.keys() <= {path.relative_to(model).as_posix() for path in model.rglob("*")}
+    assert described.to_json()["files"] == described.files
+    with pytest.raises(ModelNotFoundError):
+        describe_model(str(tmp_path / "nothing"))

@@ -53,10 +53,7 @@ def main(chains: int, entities: int, seed: int | None, jobs: int, one: int | Non
     folder = Path(tempfile.mkdtemp(prefix="pearl-qdrant-soak-"))
     make_pearl(folder / "tiny")
     lab = Lab.make(folder / "lab", folder / "tiny", entities)
-    with QdrantDouble() as double:
-        for place in (EdgePlace(lab.folder), ServerPlace(double)):
-            lab.prepare(place)
-    click.echo(f"seed {seed}, a load takes {lab.seconds}")
+    click.echo(f"seed {seed}, a load takes {lab.seconds:.1f} s")
     moments: Counter[str] = Counter()
     failures = []
     with ThreadPoolExecutor(jobs) as pool:

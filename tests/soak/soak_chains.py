@@ -11,25 +11,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import soak_child
 from edge_cases import is_running
 from qdrant_double import QdrantDouble
+from store_cases import check_same_load
 
 from pearl_qdrant.store import Store, open_store
-from pearl_qdrant.store.schema import Manifest, NameRows
 
 COLLECTION = "base"
 HANG_S = 240.0
 """A run that takes longer has hung: alone it takes two or three seconds."""
 POLL_S = 0.002
-CLOSE = 1e-6
-"""Of vectors and probabilities: a name's last bits depend on the names that it was encoded with."""
 MOMENTS = ("random", "start", "checkpoint", "write", "build")
 
 Victim = Literal["parent", "group", "child"]
@@ -144,38 +141,6 @@ class Run:
         return "parent"
 
 
-@dataclass
-class Contents:
-    """A complete collection as the store returns it."""
-
-    rows: NameRows
-    n_counted: int
-    manifest: Manifest
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Contents) or len(self.rows.points) != len(other.rows.points):
-            return False
-        pairs = zip(self.rows.points, other.rows.points, strict=True)
-        return (
-            all(
-                replace(one, type_probability=None) == replace(two, type_probability=None)
-                and abs((one.type_probability or 0) - (two.type_probability or 0)) <= 10 * CLOSE
-                for one, two in pairs
-            )
-            and np.array_equal(self.rows.encodable, other.rows.encodable)
-            and bool(np.abs(self.rows.vectors - other.rows.vectors).max() < CLOSE)
-            and self.n_counted == other.n_counted
-            and self._manifest() == other._manifest()
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def _manifest(self) -> dict[str, Any]:
-        """Without the paths of the inputs, which may differ."""
-        loaded = [one.digest for one in self.manifest.loaded]
-        return {**self.manifest.model_dump(exclude={"loaded", "content", "checksum"}), "loaded": loaded}
-
-
 class EdgePlace:
     """A folder."""
 
@@ -201,7 +166,8 @@ class EdgePlace:
 
     def sign(self, name: str, nth: int) -> Callable[[Run], object]:
         """Whether a run is at a moment: after a number of checkpoints, while it writes, while files are built."""
-        seen: set[int] = set()
+        seen, built = set[int](), Path(self.location) / COLLECTION / "work" / "shard" / "temp_segments"
+        left = {*built.glob("*")}  # by a process that was killed
 
         def is_due(run: Run) -> object:
             if name == "checkpoint":
@@ -209,7 +175,7 @@ class EdgePlace:
                 return len(seen - {0}) >= nth
             if name == "write":
                 return run.children()
-            return next((Path(self.location) / COLLECTION / "work" / "shard" / "temp_segments").glob("*"), None)
+            return {*built.glob("*")} - left
 
         return is_due
 
@@ -235,13 +201,10 @@ class ServerPlace:
 
     def stored(self) -> int:
         """Entities that a load has noted as stored."""
-        store = self.open_store()
-        try:
+        with closing(self.open_store()) as store:
             if COLLECTION not in store.collections():
                 return 0
             return sum(one.entities for one in store.open(COLLECTION).read_manifest().checkpoints)
-        finally:
-            store.close()
 
     def open_store(self) -> Store:
         """The store."""
@@ -264,50 +227,28 @@ Place = EdgePlace | ServerPlace
 
 @dataclass
 class Lab:
-    """What all chains share: the model, the base, and by store the result and seconds of a load that nobody killed."""
+    """What all chains share: the model, the base, and the store and seconds of a load that nobody killed."""
 
     folder: Path
     model: Path
     base: Path
-    wanted: dict[str, Contents] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @classmethod
     def make(cls, folder: Path, model: Path, n_entities: int) -> Lab:
-        """Write the base."""
+        """Write the base, and load it without a kill."""
         folder.mkdir(parents=True, exist_ok=True)
-        return cls(folder, model, write_base(folder / "base.tsv", n_entities))
+        lab = cls(folder, model, write_base(folder / "base.tsv", n_entities))
+        ended = Run(folder, lab.words(EdgePlace(folder))).wait()
+        assert ended.status == 0, ended.err
+        lab.seconds = ended.seconds
+        return lab
 
     def words(self, place: Place) -> list[str]:
         """The command that loads into a store; the base has a few bad rows, over 1 % where it is small."""
         options = {"--collection": COLLECTION, "--model": str(self.model), "--store": place.location, "--device": "cpu"}
         words = [word for pair in options.items() for word in pair]
         return ["ingest", str(self.base), *words, "--max-errors", "10", "--json"]
-
-    def prepare(self, place: Place) -> None:
-        """Load without a kill, and keep the contents."""
-        place.reset()
-        ended = Run(self.folder, self.words(place)).wait()
-        assert ended.status == 0, ended.err
-        contents = contents_of(place)
-        assert len(contents.rows.points) == contents.n_counted == ended.counts()["names"]
-        self.wanted[place.kind], self.seconds[place.kind] = contents, ended.seconds
-
-
-def contents_of(place: Place) -> Contents:
-    """All points of the collection; no load may run."""
-    store = place.open_store()
-    try:
-        collection = store.open(COLLECTION)
-        pages = list(collection.scroll_rows())
-        rows = NameRows(
-            [point for page in pages for point in page.points],
-            np.concatenate([page.vectors for page in pages]),
-            np.concatenate([page.encodable for page in pages]),
-        )
-        return Contents(rows, collection.count(), collection.manifest)
-    finally:
-        store.close()
 
 
 @dataclass
@@ -346,7 +287,7 @@ class Chain:
 
     def begin(self, moment: str, *more: str, nth: int, **env: str) -> Run:
         """Start the command with more words; return at the moment, or when the command has ended."""
-        whole_s = self.lab.seconds[self.place.kind]
+        whole_s = self.lab.seconds
         due = self.rng.uniform(0, whole_s if moment == "random" else 0.35 * whole_s)
         sign = None if moment in ("random", "start") else self.place.sign(moment, nth)
         run = Run(self.folder, [*self.words(), *more], **env)
@@ -386,7 +327,9 @@ class Chain:
 
     def check(self, *, verify: bool = True) -> None:
         """Compare with the load that nobody killed, and run `collections verify`."""
-        assert contents_of(self.place) == self.lab.wanted[self.place.kind]
+        wanted = open_store(EdgePlace(self.lab.folder).location)
+        with closing(self.place.open_store()) as store, closing(wanted.open(COLLECTION, read_only=True)) as complete:
+            check_same_load(store.open(COLLECTION), complete)
         if verify:
             words = ["collections", "verify", COLLECTION, "--store", self.place.location]
             ended = Run(self.folder, words).wait()

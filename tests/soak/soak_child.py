@@ -64,11 +64,10 @@ def main() -> None:
         if (".store.edge." if to_server else ".store.server.") not in name:  # which takes a second to import
             replace(name, value)
     if to_server:  # give up after a second, and not after a quarter of a minute
-        from pearl_qdrant.store.server.collection import Indexing
         from pearl_qdrant.store.server.errors import RetryPolicy
 
         replace("pearl_qdrant.store.server.store.RetryPolicy", partial(RetryPolicy, tries=4, first_wait_s=0.1))
-        replace("pearl_qdrant.store.server.store.Indexing", partial(Indexing, poll_s=0.1))
+        replace("pearl_qdrant.store.server.collection.POLL_S", 0.1)
     from pearl_qdrant.cli import main as run
 
     return run()

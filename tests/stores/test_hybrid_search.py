@@ -8,7 +8,7 @@ from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features
 from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsNear, OwnNames, ScoredName, SlipQuery
 
@@ -104,7 +104,9 @@ def test_the_type_filter_holds_for_spelling_too(collection: Collection) -> None:
 
 
 def test_names_without_a_vector_are_found_by_spelling(collection: Collection) -> None:
-    """A name that the tokenizer cannot encode is found by its letters, without a score, after names with a score."""
+    """A name that the tokenizer cannot encode is found by its letters, without a score, after names with a score; of
+    more namesakes than requested, every store returns those with the first ids.
+    """
     points = [point("1", "Токио"), point("2", "Токио 2"), point("3", "Tokyo"), point("4", "\U0001f600")]
     collection.upsert(points, unit([], [], [1.0], []), np.array([False, False, True, False]))
     unseen = sorted((p for p in points[:2]), key=lambda p: p.id)
@@ -113,6 +115,10 @@ def test_names_without_a_vector_are_found_by_spelling(collection: Collection) ->
     assert shown(hits) == [("Tokyo", 1.0), *[(p.name, None) for p in unseen]]
     assert [hit.point for hit in hits[1:]] == unseen
     assert shown(hybrid(collection, [1.0], "\U0001f600")) == [("Tokyo", 1.0)]
+    namesakes = [point(f"E{i}", "Springfield") for i in range(30)]
+    collection.upsert(namesakes, np.zeros((30, DIM), dtype=np.float32), np.zeros(30, dtype=np.bool_))
+    first = hybrid(collection, [], "Springfield", lexical_limit=3)
+    assert [hit.point.id for hit in first] == sorted(p.id for p in namesakes)[:3]
 
 
 def test_a_mention_without_a_vector_is_searched_by_spelling(collection: Collection) -> None:

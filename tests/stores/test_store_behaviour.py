@@ -11,7 +11,7 @@ from store_cases import DIM, found, many, point, put, unit, yes
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import InvalidPointError
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 
 
@@ -40,20 +40,14 @@ def test_what_is_written_comes_back_whole(collection: Collection) -> None:
 
 
 def test_a_later_write_replaces_an_earlier_one(collection: Collection) -> None:
-    """Writing a name of an entity again changes its payload and vector."""
-    put(collection, (point("1", "a", description="old"), [1.0]))
+    """Writing a name of an entity again, also in the same call, changes its payload and vector."""
+    put(collection, (point("1", "a", description="oldest"), [1.0]), (point("1", "a", description="old"), [1.0]))
+    assert [p.description for p in collection.scroll()] == ["old"]
     put(collection, (point("1", "a", description="new"), [0.0, 1.0]))
 
     hits = collection.search(unit([0.0, 1.0]), limit=5)[0]
     assert [hit.point.description for hit in hits] == ["new"]
     assert hits[0].score == pytest.approx(1.0, abs=1e-5)
-
-
-def test_the_last_of_two_equal_names_in_a_batch_is_kept(collection: Collection) -> None:
-    """If a write has two rows for one name, the later one is stored."""
-    put(collection, (point("1", "a", description="old"), [1.0]), (point("1", "a", description="new"), [1.0]))
-
-    assert [p.description for p in collection.scroll()] == ["new"]
 
 
 def test_unencodable_names_are_kept_and_never_found_by_vector(collection: Collection) -> None:
@@ -96,13 +90,15 @@ def test_invalid_unicode_finds_nothing(collection: Collection) -> None:
     assert collection.delete_entities(["\ud800"]) == 0
 
 
-def test_scroll_returns_every_point_once_by_id(collection: Collection) -> None:
-    """Scrolling returns all points, page by page, ordered by id."""
-    points, vectors, encodable = many(1100)
+def test_many_points_are_read_in_parts(collection: Collection) -> None:
+    """Scrolling returns all points, page by page, ordered by id; vectors come for more than one request may ask for."""
+    points, vectors, encodable = many(1300)
     with collection.writer() as writer:
         writer.write(points, vectors, encodable)
 
     assert [p.id for p in collection.scroll()] == sorted(p.id for p in points)
+    canonical = np.array([i - i % 2 for i in range(1300)])
+    assert collection.canonical_vectors(points) == pytest.approx(vectors[canonical], abs=1e-6)
 
 
 def test_counts_are_exact(collection: Collection) -> None:
@@ -151,22 +147,15 @@ def test_deleting_an_entity_deletes_all_its_names(collection: Collection) -> Non
 
     collection.upsert(points[6:8], vectors[6:8], yes(2))
     assert collection.count() == 18
-
-
-def test_points_are_deleted_by_id(collection: Collection) -> None:
-    """Deleting points by id deletes only these; unknown ids do not matter."""
-    points, vectors, encodable = many(20)
-    collection.upsert(points, vectors, encodable)
-
     collection.delete_points({points[3].id, points[4].id, point("absent", "absent").id})
     collection.delete_points(set())
-
-    assert {p.name for p in points} - {p.name for p in collection.scroll()} == {"name 3", "name 4"}
-    assert collection.count() == 18
+    assert {p.name for p in points} - {p.name for p in collection.scroll()} == {
+        *(f"name {i}" for i in (3, 4, 10, 11)),
+    }
 
 
 def test_a_bulk_load_stores_everything(collection: Collection) -> None:
-    """A load in uneven pieces, done twice, stores each point once; finalize then completes the collection."""
+    """A load in uneven pieces, of an array that is used again, stores each point once, also when it is done twice."""
     points, vectors, encodable = many(900)
     encodable[::100] = False
     progress: list[tuple[int, int]] = []
@@ -174,7 +163,9 @@ def test_a_bulk_load_stores_everything(collection: Collection) -> None:
     for _ in range(2):
         with collection.writer() as writer:
             for start, stop in ((0, 1), (1, 1), (1, 300), (300, 900)):
-                writer.write(points[start:stop], vectors[start:stop], encodable[start:stop])
+                buffer = vectors[start:stop].copy()
+                writer.write(points[start:stop], buffer, encodable[start:stop])
+                buffer[:] = 0
             writer.flush()
         assert collection.count() == 900
     collection.finalize(lambda done, total: progress.append((done, total)))
@@ -185,17 +176,6 @@ def test_a_bulk_load_stores_everything(collection: Collection) -> None:
     assert all(0 <= done <= total == 891 for done, total in progress)
     assert found(collection, vectors[1].tolist(), limit=1) == ["name 1"]
     assert found(collection, vectors[0].tolist(), limit=1) != ["name 0"]
-
-
-def test_a_caller_may_reuse_its_arrays(collection: Collection) -> None:
-    """A writer stores what I passed, even if I change the array afterwards."""
-    points, vectors, encodable = many(300)
-    buffer = vectors.copy()
-    with collection.writer() as writer:
-        writer.write(points, buffer, encodable)
-        buffer[:] = 0
-
-    assert collection.search(vectors[7:8], limit=1)[0][0].point.name == "name 7"
 
 
 def test_an_error_in_a_load_keeps_what_was_acknowledged(collection: Collection) -> None:
@@ -255,49 +235,23 @@ def test_a_payload_is_replaced_and_the_vector_stays(collection: Collection) -> N
     assert found(collection, [1.0, 0.5], types=("GPE",)) == ["a"]
     assert found(collection, [1.0, 0.5], types=("ORG",)) == ["b"]
     assert collection.count() == 2
-
-
-def test_a_payload_that_cannot_be_stored_is_refused(collection: Collection) -> None:
-    """The error names the point, and nothing is written."""
-    old = point("1", "a")
-    put(collection, (old, [1.0]))
-
     with pytest.raises(InvalidPointError, match="lone surrogate"):
         collection.replace_payloads([point("1", "a", description="\udc80")])
-    assert collection.get([old.id]) == {old.id: old}
+    assert collection.get([new.id]) == {new.id: new}
 
 
 def test_any_name_has_the_vector_of_the_canonical_name(collection: Collection) -> None:
-    """Any name of an entity gives the dense vector of its canonical name, in the order of the names."""
+    """Any name of an entity gives the dense vector of its canonical name, or zeros where that has none."""
     paris = point("Q90", "Paris")
     alias = point("Q90", "City of Light", canonical=False, canonical_name="Paris")
     rome = point("Q220", "Rome")
     put(collection, (paris, [1.0, 2.0]), (alias, [0.0, 0.0, 1.0]), (rome, [0.0, 1.0]))
 
+    silent, lost = point("1", "\U0001f600"), point("2", "alias", canonical=False, canonical_name="gone")
+    collection.upsert([silent, lost], unit([], [1.0]), np.array([False, True]))
     vectors = collection.canonical_vectors([rome, alias, paris, alias])
 
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, unit([0.0, 1.0], *[[1.0, 2.0]] * 3), atol=1e-6)
-
-
-def test_an_entity_without_any_vector_has_zeros(collection: Collection) -> None:
-    """Where the canonical name has no vector or is not stored, the row is zero."""
-    silent, lost = point("1", "\U0001f600"), point("2", "alias", canonical=False, canonical_name="gone")
-    collection.upsert([silent, lost], unit([], [1.0]), np.array([False, True]))
-
     assert not collection.canonical_vectors([silent, lost, point("3", "unknown")]).any()
     assert collection.canonical_vectors([]).shape == (0, DIM)
-
-
-def test_many_vectors_are_read_in_parts(collection: Collection) -> None:
-    """More points than one request may ask for are returned all the same."""
-    points, vectors, encodable = many(1300)
-    collection.upsert(points, vectors, encodable)
-
-    canonical = np.array([i - i % 2 for i in range(1300)])
-    assert [p.is_canonical for p in points[:2]] == [True, False]
-    aliases = [
-        point(p.entity_id, p.name, canonical=False, canonical_name=points[i].name)
-        for p, i in zip(points, canonical, strict=True)
-    ]
-    assert collection.canonical_vectors(aliases) == pytest.approx(vectors[canonical], abs=1e-6)

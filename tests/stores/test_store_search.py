@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from store_cases import DIM, found, many, point, put, unit, yes
 
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection
 
 
 def test_scores_are_cosines_best_first(collection: Collection) -> None:

@@ -6,19 +6,17 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from edge_cases import ROOT, WIDE, copy_files, left, nearest_names, stored_bytes, stored_files
+from edge_cases import WIDE, copy_files, left, nearest_names, stored_bytes, stored_files
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreLockedError
 from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.store.edge import folder as edge_lock
+from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import StoredFile, read_content, take_files, write_content
 
@@ -41,36 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return location
 
 
-def flip(file: Path, offset: int, bits: int = 0xFF) -> None:
-    """Change a byte."""
-    with file.open("r+b") as opened:
-        opened.seek(offset)
-        byte = opened.read(1)[0]
-        opened.seek(offset)
-        opened.write(bytes([byte ^ bits]))
-
-
-@pytest.mark.slow
-def test_checksums_match_after_every_kind_of_write(built: Path, tmp_path: Path) -> None:
-    """After a graph, loads and deletions, Edge's own writes on closing do not count as damage."""
-    copy_files(built, tmp_path / "store")
-    store = open_store(tmp_path / "store")
-    for round_ in range(3):
-        collection = store.open("toy")
-        with collection.writer() as writer:
-            writer.write(*many(50, dim=WIDE, start=1000 + 50 * round_))
-        collection.delete_entities([f"E{round_}"])
-        collection.close()
-
-    collection = store.open("toy")
-    assert collection.count() == 720 + 150 - 6
-    collection.close()
-
-
-@pytest.mark.parametrize("n_bytes", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
-    built: Path, tmp_path: Path, n_bytes: int
-) -> None:
+def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(built: Path, tmp_path: Path) -> None:
     """A changed byte in any small file, or at either end of a large one, is reported as damage."""
     copy_files(built, tmp_path / "store")
     path, rng = tmp_path / "store" / "toy", random.Random(1)
@@ -79,13 +48,16 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(
     assert len(files) > 100
     for one, (file, start, end) in sorted(files.items()):
         ends = min(end - start, edge_content.EDGE_BYTES)
-        offsets = {start, end - 1, start + rng.randrange(ends), end - 1 - rng.randrange(ends)}
-        for offset in rng.sample(sorted(offsets), min(n_bytes, len(offsets))):
-            flip(file, offset, 1 << rng.randrange(8))
-            with pytest.raises(StoreError, match=re.escape(one)):
-                take_files(path, "toy", content.files, tmp_path / "taken")
-            shutil.rmtree(tmp_path / "taken")
-            shutil.copy2(stored_files(built)[one], file)
+        offset = rng.choice((start, end - 1, start + rng.randrange(ends), end - 1 - rng.randrange(ends)))
+        with file.open("r+b") as opened:
+            opened.seek(offset)
+            byte = opened.read(1)[0]
+            opened.seek(offset)
+            opened.write(bytes([byte ^ 1 << rng.randrange(8)]))
+        with pytest.raises(StoreError, match=re.escape(one)):
+            take_files(path, "toy", content.files, tmp_path / "taken")
+        shutil.rmtree(tmp_path / "taken")
+        shutil.copy2(stored_files(built)[one], file)
 
     store = open_store(tmp_path / "store")
     collection, (points, vectors, _) = store.open("toy"), many(700, dim=WIDE)
@@ -162,33 +134,20 @@ def test_foreign_files_are_left_out(filled: Store) -> None:
     assert filled.open("toy").count() == 60
 
 
-EXIT = """
-import sys
-sys.path.insert(0, "tests/support")
-from pathlib import Path
-from store_cases import many
-from pearl_qdrant.store import Store, open_store
-collection = open_store(Path(sys.argv[1])).open("toy")
-collection.upsert(*many(1, start=60))
-"""
-
-
-def test_a_program_closes_its_collections_at_exit(filled: Store) -> None:
-    """At exit open collections are closed properly, and nothing of the writer is left."""
-    subprocess.run([sys.executable, "-c", EXIT, filled.location], check=True, cwd=ROOT)
-
-    assert not (Path(filled.location) / "toy" / "work").exists()
-    assert filled.open("toy").count() == 61
-
-
 def test_a_shard_that_a_process_has_open_is_not_called_damaged(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the child of a killed load still has the files, the error says so, after a short wait."""
-    monkeypatch.setattr(edge_lock, "WAIT_S", 0.0)
+    """If the child of a killed load still has the files, the error says so, and what it builds is left alone."""
+    monkeypatch.setattr(edge_folder, "WAIT_S", 0.0)
     folder = filled.open("toy")._folder
     folder._keep()
     folder.release()
-    shard = edge_shard.load_shard(Path(filled.location) / "toy" / "work" / "shard", "toy")
+    work = Path(filled.location) / "toy" / "work" / "shard"
+    shard = edge_shard.load_shard(work, "toy")
+    half_built = work / "temp_segments" / "segment_builder_x"
+    half_built.mkdir(parents=True)
 
     with pytest.raises(StoreLockedError, match="a writer that has not exited yet"):
         filled.open("toy")
+    assert half_built.exists()
     shard.close()
+    filled.open("toy").close()
+    assert not half_built.exists()

@@ -7,18 +7,19 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from edge_cases import WIDE, is_running, kill, nearest_names, python, taken_files, wait_until
+from edge_cases import WIDE, is_running, kill, nearest_names, taken_files, wait_until
 from store_cases import manifest_of, many
 
-from pearl_qdrant.errors import StoreClosedError, StoreError
-from pearl_qdrant.store import Store
+from pearl_qdrant.errors import StoreClosedError, StoreError, StoreFullError
+from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.edge import child_process as edge_process
 from pearl_qdrant.store.edge import folder as edge_folder
-from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Quantization
 
 # The writing process
@@ -97,6 +98,57 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(
     assert [point.id for point in collection.scroll()] == sorted(point.id for point in points)
 
 
+@pytest.mark.parametrize(
+    "number, free, expected, message",
+    [
+        (signal.SIGBUS, 5_000_000, StoreFullError, r"5 MB free.*SIGBUS.*free some space"),
+        (signal.SIGBUS, 10**12, StoreError, r"SIGBUS.*1,000,000 MB are free now.*is kept"),
+        (signal.SIGKILL, 0, StoreFullError, r"0 MB free.*SIGKILL.*free some space"),
+    ],
+)
+def test_the_error_for_a_killed_writer_names_the_free_space(
+    store: Store,
+    children: list[edge_process.EdgeProcess],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    free: int,
+    expected: type[StoreError],
+    message: str,
+) -> None:
+    """The error names the signal; it blames the disk only if there is no space left."""
+    usage = SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free))
+
+    def load() -> None:
+        with store.create(manifest_of()).writer() as writer:
+            writer.write(*many(10))
+            writer.flush()
+            kill(children[0], number)
+            monkeypatch.setattr(edge_process, "shutil", usage)
+            writer.flush()
+
+    with pytest.raises(StoreError, match=message) as told:
+        load()
+
+    assert type(told.value) is expected
+
+
+def test_a_stopped_load_does_not_wait_for_its_process(store: Store, children: list[edge_process.EdgeProcess]) -> None:
+    """It may be compacting: it is killed, and what it had acknowledged is kept."""
+    collection = store.create(manifest_of())
+
+    def load() -> None:
+        with collection.writer() as writer:
+            writer.write(*many(10))
+            writer.flush()
+            kill(children[0], signal.SIGSTOP)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load()
+
+    assert collection.count() == 10
+
+
 def test_ctrl_c_does_not_stop_the_writing_process(store: Store, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C in a terminal also reaches the writing process, which ignores it."""
     collection = store.create(manifest_of())
@@ -107,57 +159,6 @@ def test_ctrl_c_does_not_stop_the_writing_process(store: Store, children: list[e
         writer.write(*many(10, start=10))
 
     assert collection.count() == 20
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-@pytest.mark.parametrize("task", ["load", "finalize"])
-def test_a_killed_parent_leaves_no_orphan(store: Store, task: str) -> None:
-    """When the loading program is killed, its child exits too, and acknowledged points are kept."""
-    store.create(manifest_of(dim=WIDE)).close()
-    script = """
-import sys, time
-from pathlib import Path
-from pearl_qdrant.store.edge import collection as edge_collection
-from pearl_qdrant.store.edge import child_process as edge_process
-from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store import Store, open_store
-from edge_cases import WIDE
-from store_cases import many
-
-class Told(edge_process.EdgeProcess):
-    def __init__(self, job):
-        super().__init__(job)
-        print(job.task, self.pid, flush=True)
-
-edge_shard.INDEXING_THRESHOLD_KB, edge_process.DIRECT_POINTS = 160, 0
-edge_process.EdgeProcess = edge_collection.EdgeProcess = Told
-collection = open_store(Path(sys.argv[1])).open("toy")
-with collection.writer() as writer:
-    writer.write(*many(1000, dim=WIDE))
-    writer.flush()
-    print("flushed", 0, flush=True)
-    while sys.argv[2] == "load":
-        writer.write(*many(1000, dim=WIDE))
-while True:
-    collection.finalize()
-"""
-    with python(script, store.location, task) as parent:
-        assert parent.stdout is not None
-        pid = 0
-        for line in parent.stdout:
-            said, _, number = line.partition(" ")
-            pid = int(number) or pid
-            if said == ("flushed" if task == "load" else "finalize"):
-                break
-        time.sleep(0.2)
-        parent.kill()
-
-    wait_until(lambda: not is_running(pid))
-    collection = store.open("toy")
-    assert collection.count() == 1000
-    points, vectors, _ = many(1000, dim=WIDE)
-    assert nearest_names(collection, vectors[:20]) == [point.name for point in points[:20]]
 
 
 @pytest.mark.slow
@@ -202,7 +203,7 @@ def test_a_large_load_uses_several_processes(
 
 
 @pytest.fixture
-def wide(store: Store, low_threshold: None) -> EdgeCollection:
+def wide(store: Store, low_threshold: None) -> Collection:
     """A collection that is large enough for a graph, and has none yet."""
     collection = store.create(manifest_of(dim=WIDE))
     with collection.writer() as writer:
@@ -235,20 +236,26 @@ def test_scores_come_from_the_full_vectors(store: Store, low_threshold: None, qu
     assert right >= 38
 
 
-def test_a_graph_is_as_it_is_configured(store: Store, wide: EdgeCollection, tmp_path: Path) -> None:
-    """Dense vectors are linked, and also kept quantised; sparse ones are neither."""
+def test_a_graph_is_as_it_is_configured(store: Store, wide: Collection, tmp_path: Path) -> None:
+    """Dense vectors are linked, and also kept quantised; sparse ones are neither. An update keeps older parameters."""
     wide.finalize()
 
     shard = taken_files(store.location, tmp_path / "taken")
     assert {file.parent.name for file in shard.rglob("quantized.data")} == {"vector_storage-dense"}
     links = {file.parent.name: json.loads(file.read_bytes())["m"] for file in shard.rglob("hnsw_config.json")}
     assert links == {"vector_index-dense": 24}
+    folder = wide._folder
+    folder.write_index_state(replace(folder.index, m=16, ef_construct=100))
+    wide.upsert(*many(700, dim=WIDE, start=1000))
+    wide.finalize()
+    shard = taken_files(store.location, tmp_path / "updated")
+    assert {json.loads(file.read_bytes())["m"] for file in shard.rglob("hnsw_config.json")} == {16}
 
 
 @pytest.mark.slow
-def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
+def test_a_killed_finalize_loses_nothing(wide: Collection, children: list[edge_process.EdgeProcess]) -> None:
     """After kill -9 while the graph is built, search is still exact, and finalize can run again."""
-    points, vectors, encodable = many(5000, dim=WIDE)
+    points, vectors, encodable = many(3000, dim=WIDE)
     wide.upsert(points, vectors, encodable)
     shard = wide._folder.work / "shard"
 
@@ -264,7 +271,7 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
 
     assert list((shard / "temp_segments").glob("*")) == []
     status = wide.status()
-    assert (status.points, status.indexed_vectors, status.is_finalized) == (5000, 0, False)
+    assert (status.points, status.indexed_vectors, status.is_finalized) == (3000, 0, False)
     assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
     wide.finalize()
@@ -272,7 +279,7 @@ def test_a_killed_finalize_loses_nothing(wide: EdgeCollection, children: list[ed
     assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
 
 
-def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge_process.EdgeProcess]) -> None:
+def test_ctrl_c_stops_finalize_at_once(wide: Collection, children: list[edge_process.EdgeProcess]) -> None:
     """Ctrl-C stops the building of the graph; the collection works as before."""
 
     def interrupt_when_started() -> None:
@@ -291,7 +298,7 @@ def test_ctrl_c_stops_finalize_at_once(wide: EdgeCollection, children: list[edge
     assert not wide.status().is_finalized
 
 
-def test_points_written_after_finalize_are_found_and_reported(wide: EdgeCollection) -> None:
+def test_points_written_after_finalize_are_found_and_reported(wide: Collection) -> None:
     """A later load is searched at once; a large one shows as not finalized, and finalize adds it to the graph."""
     wide.finalize()
     points, vectors, encodable = many(1700, dim=WIDE)

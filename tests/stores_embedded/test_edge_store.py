@@ -1,9 +1,14 @@
-"""The embedded store: its folder, its lock, and its points."""
+"""The embedded store: its folder, its lock, its points, and several threads and processes."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import threading
+import time
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,20 +24,14 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
-from pearl_qdrant.store import Store, open_store
+from pearl_qdrant.store import Store, open_store, summarize_collections
+from pearl_qdrant.store.edge import child_process
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.store.edge import folder as edge_lock
+from pearl_qdrant.store.edge import folder as edge_folder
+from pearl_qdrant.store.edge import store as edge
 from pearl_qdrant.store.schema import NamePoint
 
 # The folder
-
-
-def test_a_new_store_is_empty(store: Store) -> None:
-    """Listing a new store creates no folder."""
-    assert store.collections() == []
-    with pytest.raises(CollectionNotFoundError):
-        store.open("toy")
-    assert not Path(store.location).exists()
 
 
 def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -46,22 +45,16 @@ def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
         store.create(manifest_of())
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a:b", "x" * 201, "a\n", "a\x00", "a."]
-)
-def test_names_that_no_folder_may_have_are_refused(store: Store, name: str) -> None:
-    """A collection's name is the name of a folder in the store, so paths and reserved characters are errors."""
-    with pytest.raises(StoreRejectedError, match="cannot be the name"):
-        store.create(manifest_of(name))
-    with pytest.raises(StoreRejectedError):
-        store.open(name)
-    with pytest.raises(StoreRejectedError):
-        store.delete(name)
+def test_names_that_no_folder_may_have_are_refused(store: Store) -> None:
+    """A collection's name, in any script, is that of a folder: paths and reserved characters are errors."""
+    for name in ("", ".", "..", ".hidden", "a/b", "../a", "a\\b", "a:b", "x" * 201, "a\n", "a\x00", "a."):
+        for use in (lambda name: store.create(manifest_of(name)), store.open, store.delete):
+            with pytest.raises(StoreRejectedError, match="cannot be the name"):
+                use(name)
+    with pytest.raises(CollectionNotFoundError):
+        store.open("toy")
     assert store.collections() == []
-
-
-def test_collection_names_in_all_scripts_work(store: Store) -> None:
-    """A collection's name may be in any script."""
+    assert not Path(store.location).exists()
     for name in ("Wörter 1.0", "知识库"):
         store.create(manifest_of(name)).close()
 
@@ -150,9 +143,10 @@ def test_opening_twice_in_one_process_shares_the_collection(store: Store) -> Non
 
 
 def test_a_second_process_learns_who_has_the_collection(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error for a collection that another process has open names that process, until it exits."""
-    store.create(manifest_of()).close()
-    monkeypatch.setattr(edge_lock, "WAIT_S", 0.1)
+    """The error for a collection that another process has open, and its summary, name that process until it exits."""
+    with closing(store.create(manifest_of())) as collection:
+        collection.upsert(*many(10))
+    monkeypatch.setattr(edge_folder, "WAIT_S", 0.1)
     script = """
 import sys
 from pathlib import Path
@@ -169,10 +163,13 @@ sys.stdin.read()
                 store.open("toy")
             with pytest.raises(StoreLockedError, match=str(other.pid)):
                 store.delete("toy")
+            (summary,) = summarize_collections(store)
+            assert (summary.state, summary.names) == ("unfinished", 10)
+            assert f"its load did not finish, or still runs: process {other.pid}" in str(summary.problem)
         finally:
             other.kill()
 
-    assert store.open("toy").count() == 0
+    assert store.open("toy").count() == 10
 
 
 def test_an_open_collection_is_not_deleted(store: Store) -> None:
@@ -189,25 +186,6 @@ def test_an_open_collection_is_not_deleted(store: Store) -> None:
 # Points
 
 
-def test_names_in_all_scripts_are_kept(store: Store) -> None:
-    """Any valid Unicode is stored, found and returned unchanged."""
-    names = ["Zoë", "Zoe\u0308", "القاهرة", "東京都", "👩🏽‍🚀", "a\x00b", "\u202eabc", "\U0010ffff", "'\"\\\n\t", " "]
-    collection = store.create(manifest_of())
-    points = [
-        NamePoint("test", f"id {name}", name, name, True, kb_types=(name,), description=name, extra={"x": name})
-        for name in names
-    ]
-    _, vectors, encodable = many(len(names))
-
-    with collection.writer() as writer:
-        writer.write(points[:5], vectors[:5], encodable[:5])
-    collection.upsert(points[5:], vectors[5:], encodable[5:])
-
-    for point in points:
-        assert collection.find(names=[point.name], limit=5) == [point]
-        assert collection.find(entity_ids=[point.entity_id], types=[point.name], limit=5) == [point]
-
-
 def test_numbers_of_numpy_are_stored_as_numbers(store: Store) -> None:
     """A probability given as a numpy float is read back as a float."""
     collection = store.create(manifest_of())
@@ -216,3 +194,140 @@ def test_numbers_of_numpy_are_stored_as_numbers(store: Store) -> None:
     collection.upsert([point], vectors, encodable)
 
     assert type(collection.find(names=["a"], limit=1)[0].type_probability) is float
+
+
+JOIN_S = 30.0  # far more than anything here takes: a thread that is still there hangs
+
+
+def test_a_flush_that_fails_while_another_thread_closes_does_not_hang(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a load cannot start because of the disk while another thread closes the collection, neither thread hangs."""
+    collection = store.create(manifest_of())
+    flushing, failures = threading.Event(), list[StoreError]()
+
+    def fail(folder: object, shard: Any, doing: str) -> None:
+        flushing.set()
+        time.sleep(0.3)  # until the other thread waits for the collection
+        shard.close()
+        raise StoreError("I/O error (os error 5)")
+
+    def load() -> None:
+        try:
+            with collection.writer() as writer:
+                writer.write(*many(1))
+        except StoreError as error:
+            failures.append(error)
+
+    monkeypatch.setattr(child_process, "DIRECT_POINTS", 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_folder.CollectionFolder, "_close_shard", fail)
+        loader = threading.Thread(target=load, daemon=True)
+        closer = threading.Thread(target=collection.close, daemon=True)
+        loader.start()
+        assert flushing.wait(JOIN_S)
+        closer.start()
+        loader.join(JOIN_S)
+        closer.join(JOIN_S)
+
+    assert [thread.is_alive() for thread in (loader, closer)] == [False, False], "they wait for each other"
+    assert "os error 5" in str(failures[0])
+    assert store.open("toy").count() == 0
+
+
+def test_a_deletion_finished_by_another_process_is_not_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may remove the files of a deleted collection: the deletion succeeds."""
+    store.create(manifest_of()).close()
+    rmtree = shutil.rmtree
+
+    def lose_and_rmtree(path: Path, *, ignore_errors: bool = False) -> None:
+        rmtree(path)
+        rmtree(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(edge.shutil, "rmtree", lose_and_rmtree)
+    store.delete("toy")
+
+    assert store.collections() == []
+    assert list(Path(store.location).iterdir()) == []
+
+
+def test_a_collection_that_another_process_deletes_first_leaves_nothing_behind(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If two processes delete one collection, the second gets an error that it does not exist; no folder is left."""
+    store.create(manifest_of()).close()
+    acquire = edge_folder.CollectionLock.acquire
+
+    def acquire_and_lose(path: Path, collection: str) -> edge_folder.CollectionLock:
+        lock = acquire(path, collection)
+        shutil.rmtree(path.parent)
+        return lock
+
+    monkeypatch.setattr(edge.CollectionLock, "acquire", acquire_and_lose)
+    with pytest.raises(CollectionNotFoundError, match="'toy' does not exist"):
+        store.delete("toy")
+
+    assert list(Path(store.location).iterdir()) == []
+
+
+def test_a_collection_that_cannot_be_moved_is_not_left_locked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If deleting fails, the collection is unchanged and can be opened by others."""
+    store.create(manifest_of()).close()
+    failures: list[StoreError] = []
+
+    def fail(path: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fail)
+        try:
+            store.delete("toy")
+        except StoreError as error:
+            failures.append(error)  # and with it all that its traceback holds
+
+    assert "cannot be deleted: [Errno 13] Permission denied" in str(failures[0])
+    edge_folder.CollectionLock.acquire(Path(store.location) / "toy" / ".lock", "toy", wait_s=0).release()
+    assert [path.name for path in Path(store.location).iterdir()] == ["toy"]
+
+
+def test_a_collection_that_is_closed_while_it_is_loaded_can_be_opened_in_the_same_process(store: Store) -> None:
+    """Opened again before the load has ended, it is the same collection; the process does not lock itself out."""
+    collection = store.create(manifest_of())
+    with collection.writer() as writer:
+        writer.write(*many(20))
+        collection.close()
+        again = store.open("toy")
+        with pytest.raises(StoreError, match="being loaded"):
+            again.status()
+    assert again.count() == 20
+    again.close()
+    collection = store.open("toy")
+    with collection.writer() as writer:
+        writer.write(*many(20, start=20))
+        collection.close()  # the last handle
+    assert store.open("toy", read_only=True).count() == 40
+    assert store.open("toy").count() == 40
+
+
+def test_a_collection_that_could_not_be_opened_after_a_load_can_be_opened_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the disk is full at the end of a load, I get an error; opened again with space, the collection works."""
+    collection = store.create(manifest_of())
+
+    def refuse(self: object) -> None:
+        raise StoreFullError("No space left.")
+
+    monkeypatch.setattr(child_process, "DIRECT_POINTS", 0)
+    writer = collection.writer()
+    writer.__enter__()
+    writer.write(*many(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(edge_folder.CollectionFolder, "_load", refuse)
+        with pytest.raises(StoreFullError):
+            writer.__exit__(None, None, None)
+    with pytest.raises(StoreClosedError, match=r"'toy' is closed\. Open it again before counting it"):
+        collection.count()
+
+    assert store.open("toy").count() == 20
+    assert collection.count() == 20

@@ -41,12 +41,6 @@ def views(location: str) -> int:
     return len(list(Path(location).glob(".view-*")))
 
 
-def test_a_reader_links_as_the_writer(writer: EntityLinker, reader: EntityLinker) -> None:
-    """Links of a reader are those of a writer, with the same probabilities."""
-    mentions = ["NYTimes", "Big Apple", "heart atack", "New York", "nothing like it"]
-    assert list(reader.link_batch(mentions)) == list(writer.link_batch(mentions))
-
-
 def test_reload_brings_what_was_added(writer: EntityLinker, reader: EntityLinker) -> None:
     """A reader keeps its state, says that there is a newer one, and has it after a reload."""
     assert not reader.reload()
@@ -131,17 +125,10 @@ def test_a_reader_refuses_edits(reader: EntityLinker) -> None:
 
 def test_a_reload_after_a_deletion_is_an_error(location: str, reader: EntityLinker) -> None:
     """If the collection was deleted, a reload says so, and the reader keeps its state."""
-    from pearl_qdrant.store.administration import delete_collection
+    from pearl_qdrant.store import delete_collection
 
     delete_collection("news", store=location)
     assert reader.is_outdated
     with pytest.raises(CollectionNotFoundError):
         reader.reload()
     assert reader.link("NYTimes").entity_id == "nyt"
-
-
-def test_closing_a_reader_leaves_nothing(location: str, reader: EntityLinker) -> None:
-    """After `close` the folder of the view is gone."""
-    assert views(location) == 1
-    reader.close()
-    assert views(location) == 0

@@ -1,27 +1,28 @@
-"""Folders that cannot be an embedded store, and foreign files in them: clear errors."""
+"""Folders that cannot be an embedded store, foreign files in them, and too few resources: clear errors."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
+from edge_cases import ROOT
 from small_disk import small_disk
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import ManifestError, StoreError, StoreFullError
+from pearl_qdrant.linking.learned import ledger
 from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.store.edge import folder as edge_lock
+from pearl_qdrant.store.edge import folder as edge_folder
 from pearl_qdrant.store.edge import shard as edge_shard
-
-DEEP = b"[" * 200_000
 
 
 def folder_of(filled: Store) -> Path:
@@ -64,36 +65,26 @@ def test_a_file_system_without_locks_is_reported(filled: Store, monkeypatch: pyt
     """Some network file systems have no locks: the error does not claim that another process has the collection."""
 
     def refuse(file: object, flags: object) -> None:
-        raise edge_lock.portalocker.LockException(OSError(errno.ENOLCK, "No locks available"))
+        raise edge_folder.portalocker.LockException(OSError(errno.ENOLCK, "No locks available"))
 
-    monkeypatch.setattr(edge_lock.portalocker, "lock", refuse)
+    monkeypatch.setattr(edge_folder.portalocker, "lock", refuse)
 
     with pytest.raises(StoreError, match=r"'toy' cannot be locked .*No locks available.*local disk.*server"):
         filled.open("toy")
 
 
-def test_engine_files_that_may_not_be_read_are_not_called_damaged(filled: Store) -> None:
-    """Missing permissions are reported as such."""
-    told = edge_shard.translate_error("Service runtime error: Permission denied (os error 13)", "toy", "opening it")
-
-    assert "cannot be opened for writing (Permission denied (os error 13))" in str(told)
-    assert "damaged" not in str(told)
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda store: store.create(manifest_of()),
-        lambda store: store.open("toy"),
-        lambda store: store.delete("toy"),
-        lambda store: store.collections(),
-    ],
-)
 @pytest.mark.parametrize("part", ["x" * 300, "/".join(["y" * 200] * 30)])
-def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, act: Callable[[Store], Any], part: str) -> None:
+def test_a_store_path_that_is_too_long_is_refused(tmp_path: Path, part: str) -> None:
     """A path that the file system refuses is a store error with the system's message."""
-    with pytest.raises(StoreError, match=r"(?s)File name too long.*as the store"):
-        act(open_store(tmp_path / part))
+    store = open_store(tmp_path / part)
+    for act in (
+        store.collections,
+        lambda: store.create(manifest_of()),
+        lambda: store.open("t"),
+        lambda: store.delete("t"),
+    ):
+        with pytest.raises(StoreError, match=r"(?s)File name too long.*as the store"):
+            act()
 
 
 def test_a_folder_that_cannot_be_read_is_reported(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,26 +103,28 @@ def test_a_folder_that_cannot_be_read_is_reported(filled: Store, monkeypatch: py
 @pytest.mark.parametrize(
     "content, why",
     [
-        (DEEP, "its JSON is nested too deeply"),
-        (b'{"collection": ' + DEEP, "its JSON is nested too deeply"),
-        (b"1" * 100_000, "unreadable"),
+        (b"[" * 200_000, "its JSON is nested too deeply"),
         (b'{"dim": -1}', "unreadable"),
         (b'{"collection": "toy", "kb"', "unreadable"),
-        (b"", "unreadable"),
         (b"\xff\xfe", "unreadable"),
         (None, "there is none"),
+        (os.mkdir, "there is none"),
+        (os.mkfifo, "there is none"),
         (b" " * 101, "it has more than 100 bytes"),
     ],
 )
 def test_a_hostile_manifest_is_refused(
-    filled: Store, monkeypatch: pytest.MonkeyPatch, content: bytes | None, why: str
+    filled: Store, monkeypatch: pytest.MonkeyPatch, content: bytes | Callable[[Path], None] | None, why: str
 ) -> None:
-    """Deeply nested, very large, torn, foreign or missing: an error each time, and the collection can be deleted."""
+    """Deep, large, torn, foreign, missing or no file: an error each time, and the collection can be deleted."""
     if "100 bytes" in why:
         monkeypatch.setattr(edge_content, "MAX_MANIFEST_BYTES", 100)
-    (folder_of(filled) / "manifest.json").unlink()
-    if content is not None:
-        (folder_of(filled) / "manifest.json").write_bytes(content)
+    manifest = folder_of(filled) / "manifest.json"
+    manifest.unlink()
+    if callable(content):
+        content(manifest)
+    elif content is not None:
+        manifest.write_bytes(content)
 
     for _ in range(2):
         with pytest.raises(ManifestError, match=rf"{why}.*Restore it from a copy"):
@@ -139,17 +132,6 @@ def test_a_hostile_manifest_is_refused(
     assert filled.collections() == ["toy"]
     filled.delete("toy")
     assert list(Path(filled.location).iterdir()) == []
-
-
-def test_a_manifest_that_is_not_a_file_is_refused(filled: Store) -> None:
-    """A folder or a pipe in place of the manifest is an error; nothing waits for the pipe."""
-    manifest = folder_of(filled) / "manifest.json"
-    manifest.unlink()
-    for make in (manifest.mkdir, lambda: os.mkfifo(manifest)):
-        make()
-        with pytest.raises(ManifestError, match="there is none"):
-            filled.open("toy")
-        manifest.rmdir() if manifest.is_dir() else manifest.unlink()
 
 
 def test_links_in_the_folder_do_not_overwrite_files_outside(filled: Store, tmp_path: Path) -> None:
@@ -170,13 +152,21 @@ def test_links_in_the_folder_do_not_overwrite_files_outside(filled: Store, tmp_p
     assert json.loads((folder / "manifest.json").read_bytes())["names"] == 7
 
 
-def test_the_owner_in_a_lock_file_is_shown_safely(filled: Store) -> None:
-    """Anybody may write the lock file: control characters and long texts do not reach the terminal."""
+def test_the_owner_in_a_lock_file_is_shown_safely(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk may leave it empty, and anybody may write it: no control characters or long texts are shown."""
     lock = folder_of(filled) / ".lock"
-    held = edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
+
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        held = edge_folder.CollectionLock.acquire(lock, "toy", wait_s=0)
+    with pytest.raises(StoreError, match=r"\(unknown\)"):
+        edge_folder.CollectionLock.acquire(lock, "toy", wait_s=0)
     lock.write_bytes("process 1: \x1b[31m\u202e\a".encode() + b"x" * 1_000_000)
     with pytest.raises(StoreError) as told:
-        edge_lock.CollectionLock.acquire(lock, "toy", wait_s=0)
+        edge_folder.CollectionLock.acquire(lock, "toy", wait_s=0)
     held.release()
 
     assert str(told.value).isprintable()
@@ -200,16 +190,128 @@ def test_the_error_for_a_full_disk_says_what_is_kept(filled: Store, monkeypatch:
     collection.close()
     with pytest.raises(StoreFullError, match=KEPT):
         filled.open("toy")
-    assert KEPT in str(edge_shard.translate_error("No space left on device (os error 28)", "toy", "searching it"))
+    for said, told in (
+        ("No space left on device (os error 28)", KEPT),
+        ("Permission denied (os error 13)", "cannot be opened for writing (Permission denied (os error 13))"),
+    ):
+        assert told in str(edge_shard.translate_error(said, "toy", "opening it"))
 
 
-def test_a_disk_without_space_for_a_folder_is_reported_as_full(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If no folder can be created for lack of space, the error says so."""
+def test_a_torn_last_line_of_the_ledger_is_ended(filled: Store) -> None:
+    """After a process died while it wrote, new lines do not run into the torn one."""
+    collection = filled.open("toy")
+    (folder_of(filled) / edge_content.LEDGER_FILE).write_bytes(b"whole\nto")
+    collection.append_ledger([b"next"])
 
-    def refuse(self: Path, **settings: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    assert list(collection.read_ledger()) == [b"whole", b"to", b"next"]
 
-    monkeypatch.setattr(Path, "mkdir", refuse)
 
-    with pytest.raises(StoreFullError, match="It was not created"):
-        filled.create(manifest_of("other"))
+def test_a_ledger_that_cannot_be_written_stays_as_it_was(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without space, or where it is not a file of this user, the error says so and nothing is left of the lines."""
+    collection = filled.open("toy")
+    collection.append_ledger([b"whole"])
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreFullError, match="No space left"):
+            collection.append_ledger([b"lost"])
+    assert list(collection.read_ledger()) == [b"whole"]
+    (folder_of(filled) / edge_content.LEDGER_FILE).unlink()
+    (folder_of(filled) / edge_content.LEDGER_FILE).mkdir()
+    with pytest.raises(StoreError, match="toy"):
+        collection.append_ledger([b"lost"])
+
+
+def test_a_kept_ledger_is_adopted_after_a_crash(filled: Store) -> None:
+    """If a process dies between keeping a ledger and deleting its collection, opening it puts the ledger back."""
+    collection = filled.open("toy")
+    collection.append_ledger([b"whole"])
+    collection.close()
+    edge_content.retire_ledger(Path(filled.location), "toy", keep=True)
+    assert not (folder_of(filled) / edge_content.LEDGER_FILE).exists()
+
+    assert list(filled.open("toy").read_ledger()) == [b"whole"]
+
+
+FORBIDDEN = ("damaged", "delete", "as the store", "writable", "Restore")
+
+FEW_FILES = """
+import json, os, resource, sys
+sys.path.insert(0, "tests/support")
+from contextlib import suppress
+from pathlib import Path
+from store_cases import many
+from pearl_qdrant.errors import StoreError
+from pearl_qdrant.store import Store, open_store
+used = max(map(int, os.listdir("/proc/self/fd")))
+said = {}
+for more in range(0, 45, 2):
+    for read_only in (True, False):
+        store = open_store(Path(sys.argv[1]))
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + more, hard))
+        try:
+            for glance in store.glance(store.collections()):
+                said[f"{more} glance"] = glance.problem or "opened"
+            collection = store.open("toy", read_only=read_only)
+            collection.count()
+            said[f"{more} {read_only}"] = "opened"
+        except StoreError as error:
+            said[f"{more} {read_only}"] = str(error)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        with suppress(StoreError):
+            store.close()
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of open files")
+@pytest.mark.slow
+def test_with_too_few_files_every_error_says_so(filled: Store) -> None:
+    """Wherever the limit of open files strikes, the error names it, and what is stored opens with a higher one."""
+    command = [sys.executable, "-c", FEW_FILES, filled.location]
+    ended = subprocess.run(command, capture_output=True, check=False, cwd=ROOT, text=True)
+    assert ended.returncode == 0, ended.stderr
+    said = json.loads(ended.stdout)
+    failed = {key: text for key, text in said.items() if text != "opened"}
+
+    assert len(failed) > 2
+    assert "opened" in said.values()
+    for text in failed.values():
+        assert "open files" in text
+        assert "ulimit -n" in text
+        without_path = re.sub("'/[^']*'", "", text)  # the engine has files named deleted
+        assert not any(word in without_path for word in FORBIDDEN), text
+    assert filled.open("toy").count() == 60
+
+
+@pytest.mark.parametrize(
+    "message, word",
+    [
+        ("Service runtime error: Too many open files (os error 24)", "open files"),
+        ("failed to open WAL: Cannot allocate memory (os error 12)", "memory"),
+        ("memory allocation of 4294967296 bytes failed", "memory"),
+        ('failed to spawn thread: Os { code: 11, kind: WouldBlock, message: "Resource temporarily..." }', "thread"),
+    ],
+)
+def test_what_the_engine_says_of_resources(message: str, word: str) -> None:
+    """The engine's own texts about files and memory are told from those about damage."""
+    said = str(edge_shard.translate_error(message, "toy", "opening it"))
+
+    assert word in said
+    assert not any(text in said for text in FORBIDDEN)
+
+
+def test_a_huge_ledger_that_memory_cannot_hold_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If memory runs out while learned names are read, the error says so, and not a traceback."""
+
+    def fail(*given: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ledger, "parse_ledger", fail)
+    collection = SimpleNamespace(name="toy", manifest=SimpleNamespace(kb="kb"), read_ledger=list)
+    with pytest.raises(StoreError, match="What collection 'toy' learned cannot be read: memory ran out"):
+        ledger.read_ledger(collection)  # type: ignore[arg-type]

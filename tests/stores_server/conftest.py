@@ -7,8 +7,7 @@ from double_fixtures import empty_double, running_double, shared_store  # noqa: 
 from qdrant_double import QdrantDouble
 from store_cases import manifest_of
 
-from pearl_qdrant.store import Store
-from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store import Collection, Store
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def store(double: QdrantDouble, shared: Store) -> Store:
 
 
 @pytest.fixture
-def collection(double: QdrantDouble, store: Store) -> ServerCollection:
+def collection(double: QdrantDouble, store: Store) -> Collection:
     """An empty collection; the requests that made it are forgotten."""
     created = store.create(manifest_of())
     double.requests.clear()

@@ -7,11 +7,10 @@ from qdrant_double import QdrantDouble
 from store_cases import DIM
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
-from pearl_qdrant.store.server.collection import ServerCollection
 
 NAME = "toy"
-KEY = "s3cret-k3y"
 ANY = r".*"
 
 
@@ -26,7 +25,7 @@ def points_of(
     return made, vectors, np.ones(n, dtype=np.bool_)
 
 
-def load(collection: ServerCollection, n: int, *, step: int = 100) -> None:
+def load(collection: Collection, n: int, *, step: int = 100) -> None:
     """Write n points through a writer, in pieces."""
     points, vectors, encodable = points_of(n)
     with collection.writer() as writer:

@@ -1,57 +1,48 @@
-"""Requests to a server that fail: what is tried again, for how long, and what the error says."""
+"""Requests to a server that fail or is down: what is tried again, for how long, and what is said."""
 
 from __future__ import annotations
 
-import contextlib
-import email.utils
-import gc
+import errno
+import logging
+import os
 import socket
 import threading
 import time
-import weakref
-from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
-from typing import Any
+from pathlib import Path
 
 import httpx
 import pytest
-from double_fixtures import QUICK, connect
-from qdrant_client import QdrantClient, models
-from qdrant_client.http.exceptions import ResponseHandlingException
+from cli_runner import Run
+from double_fixtures import connect
+from edge_cases import wait_until
+from qdrant_client import models
 from qdrant_double import QdrantDouble
-from qdrant_double_http import POINTS, Fault
+from qdrant_double_http import Fault
 from server_cases import ANY, NAME, ids_in, load, points_of
 from store_cases import DIM, manifest_of
 
-from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError, StoreUnavailableError
-from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.errors import GaveUpError, RetryPolicy, retry_after_s
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.errors import CollectionExistsError, StoreError, StoreRejectedError, StoreUnavailableError
+from pearl_qdrant.store import Collection, Store
+from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.versions import MANIFEST_KEY
 
-
-def http_date(seconds_ahead: float) -> str:
-    """A Retry-After date."""
-    return email.utils.format_datetime(datetime.now(timezone.utc) + timedelta(seconds=seconds_ahead), usegmt=True)
-
-
-PASSING: dict[str, Callable[[], Fault]] = {
-    "applied, then dropped": lambda: Fault("apply_then_drop"),
-    "dropped": lambda: Fault("drop"),
-    "500": lambda: Fault("status", status=500),
-    "503": lambda: Fault("status", status=503),
-    "408": lambda: Fault("status", status=408),
-    "429": lambda: Fault("status", status=429),
-    "429 with seconds": lambda: Fault("status", status=429, retry_after="1"),
-    "429 with a date": lambda: Fault("status", status=429, retry_after=http_date(1)),
-    "429 with nonsense": lambda: Fault("status", status=429, retry_after="soon"),
+PASSING = {
+    "applied, then dropped": Fault("apply_then_drop"),
+    "dropped": Fault("drop"),
+    "500": Fault("status", status=500),
+    "503": Fault("status", status=503),
+    "408": Fault("status", status=408),
+    "429": Fault("status", status=429),
+    "429 with seconds": Fault("status", status=429, retry_after="1"),
+    "429 with a date": Fault("status", status=429, retry_after="Thu, 01 Jan 2026 00:00:09 GMT"),
+    "429 with nonsense": Fault("status", status=429, retry_after="soon"),
 }
 
 
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING.keys())
-def test_a_load_survives_transient_faults(double: QdrantDouble, collection: ServerCollection, fault: Any) -> None:
+def test_a_load_survives_transient_faults(double: QdrantDouble, collection: Collection, fault: Fault) -> None:
     """If some requests of a load fail for a moment, every point is still stored once."""
-    double.faults = [fault(), fault(), fault()]
+    double.faults = [fault] * 3
 
     load(collection, 300)
 
@@ -61,9 +52,9 @@ def test_a_load_survives_transient_faults(double: QdrantDouble, collection: Serv
 
 
 @pytest.mark.parametrize("fault", [Fault("delay", seconds=1.5), Fault("hang")], ids=["late answer", "no answer"])
-def test_a_load_survives_a_time_out(double: QdrantDouble, collection: ServerCollection, fault: Fault) -> None:
+def test_a_load_survives_a_time_out(double: QdrantDouble, collection: Collection, fault: Fault) -> None:
     """A request without an answer in time is sent again, and every point is stored once."""
-    impatient = connect(double.url, timeout=1.0, retry=RetryPolicy(tries=10, first_wait_s=0.01)).open(NAME)
+    impatient = connect(double.url, timeout=1.0, tries=10, first_wait_s=0.01).open(NAME)
     double.faults = [fault]
 
     load(impatient, 150)
@@ -72,29 +63,7 @@ def test_a_load_survives_a_time_out(double: QdrantDouble, collection: ServerColl
     assert sorted(ids_in(double)) == sorted(p.id for p in points_of(150)[0])
 
 
-@pytest.mark.parametrize("kind", ["apply_then_drop", "drop"])
-def test_every_request_may_be_dropped(double: QdrantDouble, store: ServerStore, kind: Any) -> None:
-    """Creating, writing, searching, counting and deleting work even if each first try loses its answer."""
-    for method in (r"PUT /collections/toy$", r"PUT .*/index", r"PATCH", POINTS, r"POST .*/delete", r"DELETE", r"GET"):
-        double.faults += [Fault(kind, match=method)] * 2
-    double.faults += [Fault(kind, match=f".*/{what}$") for what in ("query/batch", "count", "scroll", "facet")]
-
-    collection = store.create(manifest_of())
-    load(collection, 30)
-    collection.finalize()
-    hits = collection.search(points_of(30)[1][:1], limit=1, types=())
-
-    assert hits[0][0].point.name == "n0"
-    assert [p.name for p in collection.find(names=["n3"], limit=5)] == ["n3"]
-    assert sum(collection.type_counts()["types"].values()) == 0
-    assert collection.delete_entities(["E1", "E2"]) == 2
-    assert collection.count() == collection.count_entities() == 28
-    store.delete(NAME)
-    assert store.collections() == []
-    assert double.faults == []
-
-
-def test_a_create_does_not_take_over_another_collection(double: QdrantDouble, store: ServerStore) -> None:
+def test_a_create_does_not_take_over_another_collection(double: QdrantDouble, store: Store) -> None:
     """A retried create does not take over a collection that another program created meanwhile."""
     double.faults = [Fault("drop", match="PUT /collections/toy$")]
 
@@ -110,9 +79,7 @@ def test_a_create_does_not_take_over_another_collection(double: QdrantDouble, st
         store.create(manifest_of())
 
 
-def test_a_server_that_stays_down_is_named_with_tries_and_time(
-    double: QdrantDouble, collection: ServerCollection
-) -> None:
+def test_a_server_that_stays_down_is_named_with_tries_and_time(double: QdrantDouble, collection: Collection) -> None:
     """After the last try the error has the URL, the number of tries, the time and the last failure."""
     double.faults = [Fault("status", match=ANY, status=503)] * 10
 
@@ -124,42 +91,19 @@ def test_a_server_that_stays_down_is_named_with_tries_and_time(
     assert len(double.requests) == 4
 
 
-def test_nobody_listening(double: QdrantDouble) -> None:
-    """A port where nothing listens gives the same error, with "connection refused"."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    store = ServerStore.connect(f"http://127.0.0.1:{port}", retry=QUICK)
-
-    with pytest.raises(StoreUnavailableError, match="refused"):
-        store.collections()
-    store.close()
-
-
-def test_a_server_that_hangs_is_given_up(double: QdrantDouble, collection: ServerCollection) -> None:
-    """A server that accepts and never answers is an error after the time-outs of all tries."""
-    double.faults = [Fault("hang", match=ANY)] * 10
-    double.requests.clear()
-
-    with pytest.raises(StoreUnavailableError, match="timeout"):
-        connect(double.url, timeout=0.1, retry=RetryPolicy(tries=3, first_wait_s=0.01)).collections()
-
-    assert len(double.requests) == 3
-
-
-def test_the_budget_ends_the_tries(double: QdrantDouble, store: ServerStore) -> None:
+def test_the_budget_ends_the_tries(double: QdrantDouble, store: Store) -> None:
     """No wait starts that would end after the budget."""
     double.faults = [Fault("status", match=ANY)] * 10
     double.requests.clear()
 
     with pytest.raises(StoreUnavailableError):
-        connect(double.url, retry=RetryPolicy(tries=10, first_wait_s=0.4, budget_s=0.1)).collections()
+        connect(double.url, tries=10, first_wait_s=0.4, budget_s=0.1).collections()
 
     assert len(double.requests) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
-def test_a_permanent_error_is_not_retried(double: QdrantDouble, collection: ServerCollection, status: int) -> None:
+def test_a_permanent_error_is_not_retried(double: QdrantDouble, collection: Collection, status: int) -> None:
     """A refused request is sent once, and the error has the server's message."""
     double.faults = [Fault("status", match=ANY, status=status, error="no such luck")]
 
@@ -169,28 +113,14 @@ def test_a_permanent_error_is_not_retried(double: QdrantDouble, collection: Serv
     assert len(double.requests) == 1
 
 
-def test_retry_after_is_kept_up_to_a_limit(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_retry_after_is_kept_up_to_a_limit(double: QdrantDouble, collection: Collection) -> None:
     """A wait that the server requests is kept, but not for an hour."""
     double.faults = [Fault("status", match=ANY, status=429, retry_after="3600")]
-    patient = connect(double.url, retry=RetryPolicy(tries=2, first_wait_s=0.001, max_retry_after_s=0.3))
+    patient = connect(double.url, tries=2, first_wait_s=0.001, max_retry_after_s=0.3)
     began = time.monotonic()
 
     assert patient.collections() == [NAME]
     assert 0.3 <= time.monotonic() - began < 3000
-
-
-def test_retry_after_is_read_in_all_its_forms(double: QdrantDouble) -> None:
-    """The header may have seconds; a date or another text is no wait."""
-    client = QdrantClient(url=double.url, check_compatibility=False)
-    read = []
-    for value in ("7", "Thu, 01 Jan 2026 00:00:09 GMT", "soon", None):
-        double.faults = [Fault("status", match=ANY, status=429, retry_after=value)]
-        with pytest.raises(Exception) as caught:  # noqa: PT011  the client's errors have no common base
-            client.get_collections()
-        read.append(retry_after_s(caught.value))
-    client.close()
-
-    assert read == [7.0, None, None, None]
 
 
 def test_waits_grow_and_are_jittered() -> None:
@@ -208,47 +138,123 @@ def test_waits_grow_and_are_jittered() -> None:
         RetryPolicy(tries=0)
 
 
-def test_a_cancelled_wait_ends_at_once() -> None:
-    """If I stop a load, it neither waits for the next try nor makes it."""
-    cancelled = threading.Event()
-    waits_for_ever = RetryPolicy(first_wait_s=1e6, max_wait_s=1e6, budget_s=1e9)
+def quick(wait_s: float) -> dict[str, float]:
+    """The policy of a load, with waits of milliseconds."""
+    return {"first_wait_s": 0.01, "max_wait_s": 0.05, "budget_s": wait_s, "connect_budget_s": wait_s}
+
+
+def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """If a server restarts during a load, no name is lost, and one warning is logged."""
+    collection = connect(double.url, **quick(300.0)).create(manifest_of())
+
+    def restart() -> None:
+        wait_until(lambda: any("does not answer" in record.getMessage() for record in caplog.records))
+        double.start()
+
+    with caplog.at_level(logging.WARNING), collection.writer() as writer:
+        writer.write(*points_of(300))
+        writer.flush()
+        double.stop()
+        waiting = threading.Thread(target=restart)
+        waiting.start()
+        writer.write(*points_of(300, start=300))
+        writer.flush()
+        waiting.join()
+
+    assert collection.count() == 600
+    said_lines = [record.getMessage() for record in caplog.records]
+    assert sum("does not answer" in line and "waiting" in line for line in said_lines) == 1
+    assert sum("answers again" in line for line in said_lines) >= 1
+
+
+def test_a_single_link_waits_for_a_busy_server(double: QdrantDouble) -> None:
+    """A link is retried after a 503; it fails soon only if nothing listens."""
+    collection = connect(double.url, first_wait_s=0.001, max_wait_s=0.01, connect_budget_s=0.0).create(manifest_of())
+    double.faults = [Fault("status", match=".*", status=503) for _ in range(12)]
+
+    assert collection.count() == 0
+
+
+def test_ingest_waits_as_long_as_its_option_says(run: Run, tmp_path: Path, model: Path) -> None:
+    """`ingest --wait 0` fails at the first refusal, and its message names no wait of minutes."""
+    base = tmp_path / "base.tsv"
+    base.write_text("E1\tname\n", encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody_listens = f"http://127.0.0.1:{free.getsockname()[1]}"
+    outcome = run("ingest", str(base), "--model", str(model), "--store", nobody_listens, "--wait", "0")
+
+    assert outcome.status == 1
+    assert "did not answer after 1 try" in " ".join(outcome.err.split())
+    assert "refused" in outcome.err
+
+
+def test_one_failed_try_is_not_logged(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
+    """A request that succeeds at the second try logs no warning."""
+    collection = connect(double.url, first_wait_s=0.001).create(manifest_of())
+    double.faults = [Fault("drop", match=".*")]
+    with caplog.at_level(logging.WARNING):
+        assert collection.count() == 0
+
+    assert not caplog.records
+
+
+SHARD_AWAY = (
+    "Service internal error: 1 of 1 read operations failed: Service internal error: Failed to connect to "
+    "http://qdrant-2:6335/, error: tonic::transport::Error(Transport, ...)"
+)
+
+
+def test_a_search_that_a_replica_can_answer_is_retried_at_once(double: QdrantDouble) -> None:
+    """If one node is down and another has the shard, the second try does not wait."""
+    collection = connect(double.url, tries=2, first_wait_s=1000.0, max_wait_s=1000.0, budget_s=10.0).create(
+        manifest_of()
+    )
+    double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY)]
+
+    assert collection.count() == 0
+
+
+def test_a_port_of_another_protocol_is_said_at_once() -> None:
+    """What answers on the port of gRPC is no HTTP and never will be: the first try says which port to take."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepted: list[int] = []
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                accepted.append(1)
+                with connection:
+                    connection.recv(4096)
+                    connection.sendall(b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18))
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        store = connect(f"http://127.0.0.1:{listening.getsockname()[1]}", **quick(60.0))
+        with pytest.raises(StoreRejectedError, match=r"speaks no HTTP.*6333; 6334 is that of gRPC"):
+            store.collections()
+        store.close()
+        assert len(accepted) == 1
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_too_few_files_here_are_no_fault_of_the_server(double: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this process may open no more files, that is said at once: the server need not be started."""
+    store = connect(double.url, **quick(60.0))
     tries: list[int] = []
 
-    def fail() -> None:
+    def refuse(*given: object, **named: object) -> None:
         tries.append(1)
-        raise ResponseHandlingException(httpx.ReadTimeout("down"))
+        raise httpx.ConnectError("[Errno 24] Too many open files") from OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    with pytest.raises(GaveUpError, match=r"gave up after 1 tries.*down"):
-        waits_for_ever.call(fail, on_wait=lambda *_: cancelled.set(), cancelled=cancelled)
+    monkeypatch.setattr(httpx.Client, "send", refuse)
+    with pytest.raises(StoreError, match="as many open files as it may have") as told:
+        store.collections()
+    store.close()
+
+    assert "docker" not in str(told.value)
     assert len(tries) == 1
-
-
-@pytest.mark.parametrize("cancels", [False, True])
-def test_a_failure_that_was_tried_again_keeps_nothing_alive(cancels: bool) -> None:
-    """An error holds the frames that it passed, and so the connection: both are freed with the last reference."""
-
-    class Held:
-        pass
-
-    def call() -> weakref.ref[Held]:
-        held, failed, cancelled = Held(), [], threading.Event()
-
-        def request() -> None:
-            if not failed:
-                failed.append(True)
-                raise ResponseHandlingException(httpx.ReadTimeout(repr(held)))
-
-        def stop(*_: object) -> None:
-            if cancels:
-                cancelled.set()
-
-        with contextlib.suppress(GaveUpError):
-            RetryPolicy(first_wait_s=0.001).call(request, on_wait=stop, cancelled=cancelled)
-        return weakref.ref(held)
-
-    gc.collect()
-    gc.disable()
-    try:
-        assert call()() is None
-    finally:
-        gc.enable()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from cli_runner import Run
 from double_fixtures import connect
 from qdrant_client import models
 from qdrant_double import QdrantDouble
@@ -19,12 +22,13 @@ from pearl_qdrant.errors import (
     StoreFullError,
     StoreRejectedError,
 )
-from pearl_qdrant.store.server.collection import LOAD_KEY, ServerCollection
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store import Collection, Store, verify_collection
+from pearl_qdrant.store.search import EF_CONSTRUCT, M
+from pearl_qdrant.store.server.collection import LOAD_KEY
 from pearl_qdrant.store.server.versions import MANIFEST_KEY
 
 
-def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collection: Collection) -> None:
     """After a crash between load and finalize, a new process notices it, and finalize restores the setting."""
     double.config[NAME]["indexing_threshold"] = 12_345
     double.client.update_collection(NAME, metadata={"theirs": 1})
@@ -45,7 +49,7 @@ def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collecti
     assert reopened.manifest == manifest_of().as_created()
 
 
-def test_a_collection_that_lost_its_sparse_vectors_is_an_error(double: QdrantDouble, store: ServerStore) -> None:
+def test_a_collection_that_lost_its_sparse_vectors_is_an_error(double: QdrantDouble, store: Store) -> None:
     """It is not searched by dense vector alone, which would be a worse answer without a word."""
     size = models.VectorParams(size=DIM, distance=models.Distance.COSINE)
     metadata = {MANIFEST_KEY: manifest_of().model_dump(mode="json")}
@@ -55,7 +59,7 @@ def test_a_collection_that_lost_its_sparse_vectors_is_an_error(double: QdrantDou
         store.open(NAME)
 
 
-def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: Collection) -> None:
     """Finalize returns when the graph is built, and reports its progress."""
     double.optimizer_polls = 6
     double.requests.clear()
@@ -70,18 +74,20 @@ def test_finalize_waits_for_the_optimizer(double: QdrantDouble, collection: Serv
     assert collection.status().indexed_vectors == 20
 
 
-def test_finalize_gives_up_only_without_progress(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_finalize_gives_up_only_without_progress(
+    double: QdrantDouble, collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An optimizer without progress for a long time is an error that says how to continue."""
     load(collection, 20)
-    stuck = connect(double.url, stall_s=0.1).open(NAME)
+    monkeypatch.setattr("pearl_qdrant.store.server.collection.STALL_S", 0.1)
     double.faults = [Fault("status", match="GET .*/optimizations", status=404)] * 10_000
     double.optimizer_polls = 10_000
 
     with pytest.raises(StoreError, match=r"0 of 20 vectors.*collections finalize toy"):
-        stuck.finalize()
+        collection.finalize()
 
 
-def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: Collection) -> None:
     """The error of the server's optimizer is raised."""
     double.optimizer_error = "segment is corrupt"
     with pytest.raises(StoreRejectedError, match="segment is corrupt"):
@@ -91,19 +97,24 @@ def test_an_optimizer_that_failed_is_reported(double: QdrantDouble, collection: 
         collection.finalize()
 
 
-def test_missing_payload_indexes_are_explained_and_repaired(double: QdrantDouble, collection: ServerCollection) -> None:
-    """The error for strict mode's refusal names the command that creates the indexes, and that command works."""
+def test_missing_payload_indexes_are_explained_and_repaired(
+    double: QdrantDouble, store: Store, collection: Collection
+) -> None:
+    """Strict mode's refusal and `verify` name the command that creates the indexes, and that command works."""
     collection.upsert(*points_of(3))
     double.schema[NAME].pop("filter_types")
 
     with pytest.raises(StoreRejectedError, match="collections finalize toy"):
         collection.search(points_of(1)[1], limit=1, types=("ORG",))
+    (problem,) = (one for one in verify_collection(NAME, store=store).problems if one.kind == "missing_indexes")
+    assert "no payload index on filter_types" in problem.message
+    assert "pearl-qdrant collections finalize toy" in problem.message
     collection.finalize()
 
     assert collection.search(points_of(1)[1], limit=1, types=("ORG",)) == [[]]
 
 
-def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: ServerStore) -> None:
+def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: Store) -> None:
     """A web server that is not Qdrant is recognised at the first try."""
     double.faults = [Fault("status", match=ANY, status=200), Fault("status", match=ANY, status=404, error="nope")]
 
@@ -113,7 +124,7 @@ def test_another_kind_of_server_is_recognised(double: QdrantDouble, store: Serve
     assert len(double.requests) == 2
 
 
-def test_a_collection_that_was_deleted_or_changed_is_a_clear_error(double: QdrantDouble, store: ServerStore) -> None:
+def test_a_collection_that_was_deleted_or_changed_is_a_clear_error(double: QdrantDouble, store: Store) -> None:
     """A collection that was deleted, or made again by another program, is an error that says so."""
     collection = store.create(manifest_of())
     store.delete(NAME)
@@ -146,9 +157,7 @@ def test_a_closed_store_says_so(double: QdrantDouble) -> None:
         store.collections()
 
 
-def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
-    double: QdrantDouble, store: ServerStore
-) -> None:
+def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(double: QdrantDouble, store: Store) -> None:
     """A collection of another program is listed and can be deleted, but not opened."""
     double.client.create_collection(NAME, vectors_config=models.VectorParams(size=4, distance=models.Distance.DOT))
     double.schema[NAME], double.config[NAME] = {}, {}
@@ -160,7 +169,7 @@ def test_a_collection_without_a_manifest_is_refused_but_can_be_deleted(
     assert store.collections() == []
 
 
-def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Collection) -> None:
     """There is one request for each 64 queries; a query without a vector is not sent."""
     collection.upsert(*points_of(5))
     double.requests.clear()
@@ -173,16 +182,18 @@ def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Serve
     assert len(double.requests) == 3
 
 
-def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: ServerStore) -> None:
-    """They are also kept as int8 in memory, and have the server's own graph."""
+def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: Store) -> None:
+    """They are also kept as int8 in memory, and its graph has the parameters of the embedded store."""
     store.create(manifest_of())
 
     quantization = {"scalar": {"type": "int8", "always_ram": True}}
     expected = {"size": DIM, "distance": "Cosine", "quantization_config": quantization}
     assert double.created[NAME]["vectors"] == {"dense": expected}
+    config = double.created[NAME]["hnsw_config"]
+    assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
 
 
-def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_connections_are_kept(double: QdrantDouble, collection: Collection) -> None:
     """Requests one after the other share a connection."""
     collection.count()
     before = double.n_connections
@@ -191,3 +202,32 @@ def test_connections_are_kept(double: QdrantDouble, collection: ServerCollection
         collection.count()
 
     assert double.n_connections == before
+
+
+def test_the_error_names_the_limit(double: QdrantDouble) -> None:
+    """A search for more than a limit of strict mode is an error with its name and both numbers, and is not sent."""
+    double.limits = {"max_query_limit": 10}
+    collection = connect(double.url).create(manifest_of())
+    n_before = len(double.requests)
+    with pytest.raises(StoreRejectedError, match=r"allows 10 points.*max_query_limit.*11 are needed"):
+        collection.search(points_of(1)[1], limit=11)
+
+    assert len(double.requests) == n_before
+
+
+def test_linking_works_under_narrow_limits(double: QdrantDouble, run: Run, tmp_path: Path, model: Path) -> None:
+    """Ingest, link with a type, and show work under low limits."""
+    double.limits = {"max_query_limit": 12, "upsert_max_batchsize": 16, "search_max_batchsize": 2}
+    base = tmp_path / "base.tsv"
+    base.write_text("id\tname\ttype\n" + "".join(f"E{i}\tw{i} times\tkind{i}\n" for i in range(40)), encoding="utf-8")
+    common = ("--store", double.url)
+
+    assert run("ingest", str(base), "--model", str(model), *common).status == 0
+    linked = run("link", "w7 times", "--type", "kind39", "--threshold", "0", "--json", *common)
+    assert linked.status == 0, linked.err
+    assert [link["entity_id"] for link in linked.lines()] == ["E39"]
+    assert run("collections", "show", "base", *common).status == 0
+    too_many = run("link", "w7 times", "--limit", "13", *common)
+    assert too_many.status == 1
+    assert "max_query_limit" in too_many.err
+    assert double.n_refused == 0

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from typing import Any
 
-import numpy as np
 import pytest
 from double_fixtures import connect
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
 from server_cases import NAME, ids_in, load, points_of
-from store_cases import DIM, manifest_of
+from store_cases import manifest_of
 
 from pearl_qdrant.errors import StoreRejectedError
-from pearl_qdrant.store import Store
-from pearl_qdrant.store.server.collection import ServerCollection
-from pearl_qdrant.store.server.errors import RetryPolicy
-from pearl_qdrant.store.server.upload import check_points, cut_batches, join
+from pearl_qdrant.store import Collection, Store
 
 
-def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, collection: Collection) -> None:
     """A server that takes few points in a request gets them all; later requests keep to its limit."""
     double.max_points = 40
 
@@ -34,7 +29,7 @@ def test_a_batch_too_large_is_halved_until_it_passes(double: QdrantDouble, colle
     assert n_upserts - len(double.upsert_sizes) <= 2 * 3  # refused: 256, 128 and 64, by either thread
 
 
-def test_a_limit_of_bytes_is_kept_by_later_batches(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_a_limit_of_bytes_is_kept_by_later_batches(double: QdrantDouble, collection: Collection) -> None:
     """A limit of bytes limits the bytes of later batches, not their points: many short names still go together."""
     double.max_bytes = 20_000
     points, vectors, encodable = points_of(400)
@@ -50,7 +45,7 @@ def test_a_limit_of_bytes_is_kept_by_later_batches(double: QdrantDouble, collect
     assert max(double.upsert_sizes) > 2 * min(double.upsert_sizes)
 
 
-def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collection: Collection) -> None:
     """Strict mode's limit of points in a request does not make a load fail."""
     error = 'Bad request: Limit exceeded 100 > 60 for "upsert limit". Help: Reduce the "upsert limit" parameter.'
     double.faults = [Fault("status", status=400, error=error)]
@@ -60,7 +55,7 @@ def test_a_batch_limit_of_strict_mode_halves_too(double: QdrantDouble, collectio
     assert double.upsert_sizes == [50, 50]
 
 
-def test_a_point_too_large_on_its_own_is_named(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_a_point_too_large_on_its_own_is_named(double: QdrantDouble, collection: Collection) -> None:
     """If a single point is too large, the error names it, and its neighbours are stored."""
     double.max_bytes = 2000
     points, vectors, encodable = points_of(3)
@@ -72,7 +67,7 @@ def test_a_point_too_large_on_its_own_is_named(double: QdrantDouble, collection:
     assert collection.find(entity_ids=["E0"], limit=1) != []
 
 
-def test_an_error_of_a_load_is_raised_by_all_later_writes(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_an_error_of_a_load_is_raised_by_all_later_writes(double: QdrantDouble, collection: Collection) -> None:
     """If a batch fails, the next write or flush raises the error, and so does each one after it; or the block's end."""
     points, vectors, encodable = points_of(10)
     double.faults = [Fault("status", status=422, error="poison")]
@@ -94,11 +89,10 @@ def test_an_error_of_a_load_is_raised_by_all_later_writes(double: QdrantDouble, 
     assert collection.count() == 0
 
 
-def test_stopping_a_load_does_not_wait_for_a_dead_server(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_stopping_a_load_does_not_wait_for_a_dead_server(double: QdrantDouble, collection: Collection) -> None:
     """Ctrl-C while the server is down ends the program at once."""
     double.faults = [Fault("status")] * 100
-    waits_for_ever = RetryPolicy(tries=50, first_wait_s=1e6, max_wait_s=1e6, budget_s=1e9)
-    stubborn = connect(double.url, retry=waits_for_ever).open(NAME)
+    stubborn = connect(double.url, tries=50, first_wait_s=1e6, max_wait_s=1e6, budget_s=1e9).open(NAME)
 
     def broken_off() -> None:
         with stubborn.writer() as writer:
@@ -109,9 +103,9 @@ def test_stopping_a_load_does_not_wait_for_a_dead_server(double: QdrantDouble, c
         broken_off()
 
 
-def test_two_writes_of_one_point_do_not_overtake_each_other(double: QdrantDouble, collection: ServerCollection) -> None:
+def test_two_writes_of_one_point_do_not_overtake_each_other(double: QdrantDouble, collection: Collection) -> None:
     """Although two threads upload, the later write of a name wins, even if the earlier one is retried."""
-    slow = connect(double.url, retry=RetryPolicy(tries=3, first_wait_s=0.4)).open(NAME)
+    slow = connect(double.url, tries=3, first_wait_s=0.4).open(NAME)
     double.faults = [Fault("drop")]
     old, vectors, encodable = points_of(5, description="old")
     new, _, _ = points_of(5, description="new")
@@ -145,19 +139,3 @@ def test_a_write_returns_while_the_server_works(
 
     assert before == []
     assert len(ids_in(double)) == 10
-
-
-def test_batches_have_a_limit_of_points_and_bytes() -> None:
-    """No request is over either limit, unless a single point is."""
-    points, vectors, encodable = points_of(100)
-    points[50] = points_of(51, description="x" * 5000)[0][50]
-    checked = check_points(points, vectors, encodable, dim=DIM)
-
-    batches = list(cut_batches(checked, max_points=30, max_bytes=4000))
-
-    assert [p.id for batch in batches for p in batch] == [p.id for p in points]
-    assert all(len(batch) <= 30 for batch in batches)
-    assert all(len(batch) == 1 or sum(len(p.data) for p in batch) <= 4000 for batch in batches)
-    body = json.loads(join(checked, "points"))
-    assert [one["id"] for one in body["points"]] == [p.id for p in points]
-    assert np.float32(body["points"][0]["vector"]["dense"]).tolist() == vectors[0].tolist()

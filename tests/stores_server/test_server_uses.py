@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
-from double_fixtures import QUICK, empty_double, running_double  # noqa: F401 (fixtures)
+from cli_runner import Outcome, Run
+from double_fixtures import QUICK, connect, empty_double, running_double  # noqa: F401 (fixtures)
 from qdrant_client import models
 from qdrant_double import QdrantDouble
 from qdrant_double_http import POINTS, Fault
@@ -16,7 +22,8 @@ from qdrant_double_http import POINTS, Fault
 from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.errors import ManifestError, StoreFullError, StoreRejectedError
 from pearl_qdrant.settings import TESTED_SERVER
-from pearl_qdrant.store.server.store import ServerStore
+from pearl_qdrant.store import Store
+from pearl_qdrant.store.search import QUICK_EF, THOROUGH_EF
 from pearl_qdrant.transfer import push_collection
 
 NAMES = ("w1 times", "w2 post", "w3 city", "new york", "post office", "city times")
@@ -32,9 +39,9 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(double: QdrantDouble, base: Path, model: Path) -> Iterator[ServerStore]:
+def server(double: QdrantDouble, base: Path, model: Path) -> Iterator[Store]:
     """A store with the collection `base`."""
-    opened = ServerStore.connect(double.url, retry=QUICK)
+    opened = connect(double.url)
     load_base(base, "base", store=opened, model=model)
     yield opened
     opened.close()
@@ -48,7 +55,7 @@ def links(linker: EntityLinker) -> list[object]:
     return [[(one.entity_id, round(one.probability, 3)) for one in link.candidates] for link in answers]
 
 
-def test_a_server_answers_as_the_embedded_store(server: ServerStore, base: Path, model: Path, tmp_path: Path) -> None:
+def test_a_server_answers_as_the_embedded_store(server: Store, base: Path, model: Path, tmp_path: Path) -> None:
     """Exact names, slips, other mentions and filtered ones have the same candidates, alone and in a batch."""
     load_base(base, "base", store=tmp_path / "store", model=model)
     with (
@@ -58,7 +65,7 @@ def test_a_server_answers_as_the_embedded_store(server: ServerStore, base: Path,
         assert links(over) == links(here)
 
 
-def test_an_alias_of_the_user_is_a_collection(server: ServerStore) -> None:
+def test_an_alias_of_the_user_is_a_collection(server: Store) -> None:
     """Whoever reads through an alias of their own finds the collection that it names."""
     create = {"create_alias": {"collection_name": "base", "alias_name": "production"}}
     httpx.post(f"{server.location}/collections/aliases", json={"actions": [create]}).raise_for_status()
@@ -96,13 +103,13 @@ def test_a_server_behind_a_path_is_reached(double: QdrantDouble, base: Path, mod
 def test_a_newer_server_is_noted_once(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
     """A minor version that nobody tried works, with one line in the log."""
     double.version = "1.20.1"
-    with closing(ServerStore.connect(double.url, retry=QUICK)) as store:
+    with closing(connect(double.url)) as store:
         assert [store.collections() for _ in range(3)] == [[]] * 3
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.endswith(f"is 1.20.1; this program was tested with {TESTED_SERVER}")
 
 
-def test_a_snapshot_may_be_restored_under_another_name(server: ServerStore, double: QdrantDouble) -> None:
+def test_a_snapshot_may_be_restored_under_another_name(server: Store, double: QdrantDouble) -> None:
     """A copy has the names and the model of the original, and can be written."""
     httpx.post(f"{server.location}/collections/base/snapshots").raise_for_status()
     (packed,) = double.snapshots.values()
@@ -116,7 +123,7 @@ def test_a_snapshot_may_be_restored_under_another_name(server: ServerStore, doub
 @pytest.mark.parametrize(
     "refused", ["(PUT|PATCH|DELETE|POST .*/(aliases|delete|batch)$)", "GET /(collections|aliases)$"]
 )
-def test_a_weaker_key_links(server: ServerStore, double: QdrantDouble, refused: str) -> None:
+def test_a_weaker_key_links(server: Store, double: QdrantDouble, refused: str) -> None:
     """A read-only key, and one for this collection alone, link; what they may not do is said."""
     allowed = Fault("pass", match=".*/points/query/batch$")
     error = "Forbidden: Global manage access is required"
@@ -132,10 +139,81 @@ def test_a_weaker_key_links(server: ServerStore, double: QdrantDouble, refused: 
 def test_a_load_to_a_full_disk_ends_and_goes_on_later(double: QdrantDouble, base: Path, model: Path) -> None:
     """The error says at the first try whose disk is full; with space again the same load writes what lacks."""
     full = "Service internal error: No space left on device (os error 28)"
-    with closing(ServerStore.connect(double.url, retry=QUICK)) as server:
+    with closing(connect(double.url)) as server:
         double.faults = [Fault("status", match=POINTS, status=500, error=full)]
         with pytest.raises(StoreFullError, match=r"disk of Qdrant at .*Free some space"):
             load_base(base, "base", store=server, model=model)
         assert server.open("base").manifest.state == "loading"
         load_base(base, "base", store=server, model=model)
         assert (server.open("base").count(), server.open("base").manifest.state) == (6, "ready")
+
+
+@pytest.mark.parametrize(
+    "mention, entity, most",
+    [("w1 times", "E0", 1), ("W3 City", "E2", 1), ("new yrok", "E3", 2), ("something else entirely", None, 2)],
+)
+def test_a_link_takes_one_or_two_requests(
+    server: Store,
+    double: QdrantDouble,
+    monkeypatch: pytest.MonkeyPatch,
+    mention: str,
+    entity: str | None,
+    most: int,
+) -> None:
+    """A mention whose own name is there takes one quick request, a misspelt or an unknown one a thorough one too."""
+    answer, efs = double.answer, []
+
+    def remember(method: str, path: str, body: bytes) -> object:
+        efs.append({one.get("params", {}).get("hnsw_ef") for one in json.loads(body)["searches"]} - {None})
+        return answer(method, path, body)
+
+    with EntityLinker.open("base", store=server.location) as linker:
+        linker.link("w1 times")  # what the linker reads once
+        double.requests.clear()
+        monkeypatch.setattr(double, "answer", remember)
+        link = linker.link(mention)
+
+    assert link.entity_id == entity
+    assert len(double.requests) <= most, double.requests
+    assert efs == [{QUICK_EF}, {THOROUGH_EF}][:most]
+    assert {request.rpartition("/points/")[2] for request in double.requests} == {"query/batch"}
+
+
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+
+
+def commands(title: str) -> str:
+    """Return the block of the docs that begins with this comment."""
+    (block,) = re.findall(rf"```\n# {title}.*?```", OPERATIONS.read_text("utf-8"), re.DOTALL)
+    return block.strip("`\n")
+
+
+def answer(outcome: Outcome) -> list[object]:
+    """Return the linked entities with rounded probabilities."""
+    (link,) = outcome.lines()
+    candidates = link["candidates"]
+    assert isinstance(candidates, list)
+    return [(one["entity_id"], one["name"], round(one["probability"], 4)) for one in candidates]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the commands of the docs use curl")
+def test_a_collection_survives_the_loss_of_its_server(
+    double: QdrantDouble, run: Run, tmp_path: Path, model: Path
+) -> None:
+    """After backup and restore by the commands of the docs, names and manifest are the same; no snapshot is left."""
+    base = tmp_path / "base.tsv"
+    base.write_text("".join(f"E{i}\tw{i} times\tORG\n" for i in range(20)), encoding="utf-8")
+    common = ("--collection", "umls", "--store", double.url)
+    assert run("ingest", str(base), "--model", str(model), *common).status == 0
+    before = run("link", "w7 times", "--json", "--threshold", "0", *common)
+    shell = {"env": os.environ | {"QDRANT_URL": double.url, "QDRANT_API_KEY": "key"}, "cwd": tmp_path, "timeout": 600}
+    subprocess.run(["/bin/sh", "-euc", commands("backup")], check=True, **shell)
+    left = dict(double.snapshots)
+    double.reset()
+    subprocess.run(["/bin/sh", "-euc", commands("restore")], check=True, **shell)
+    after = run("link", "w7 times", "--json", "--threshold", "0", *common)
+
+    assert not left
+    assert after.status == 0, after.err
+    assert answer(after) == answer(before)
+    assert run("collections", "verify", "umls", "--store", double.url).status == 0

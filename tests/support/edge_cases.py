@@ -14,11 +14,9 @@ from typing import Any
 from store_cases import many
 
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.store import Store
+from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.edge import child_process as edge_process
-from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.content import FILES_FOLDER, copy_file, list_files, read_content, take_files
-from pearl_qdrant.store.protocol import Collection
 
 WIDE = 64
 """So wide that with `low_threshold` 640 vectors are enough for a graph."""
@@ -73,7 +71,7 @@ def digest(file: Path) -> str:
             start += len(buffer)
 
 
-def add(collection: EdgeCollection, start: int, n: int = 10) -> None:
+def add(collection: Collection, start: int, n: int = 10) -> None:
     """Write more names."""
     collection.upsert(*many(n, start=start))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import Manifest, NamePoint
 
 DIM = 8
+CLOSE = 1e-6
+"""Of vectors and probabilities: a name's last bits depend on the names that it was encoded with."""
 
 LIMITS = {
     "max_query_limit": 120,
@@ -83,3 +86,26 @@ def many(n: int, *, dim: int = DIM, start: int = 0, **fields: Any) -> tuple[list
         for i in range(start, start + n)
     ]
     return points, vectors, yes(n)
+
+
+def vectors_of(collection: Collection) -> FloatArray:
+    """Dense vectors of all points, in the order of their ids; zeros without one."""
+    return np.concatenate([rows.vectors for rows in collection.scroll_rows()])
+
+
+def check_same_load(ours: Collection, theirs: Collection) -> None:
+    """Two complete loads of one base have the same points and manifests, but for the last bits of what is encoded."""
+    pairs = list(zip(ours.scroll(), theirs.scroll(), strict=True))
+    assert all(replace(one, type_probability=None) == replace(two, type_probability=None) for one, two in pairs)
+    assert all(abs((one.type_probability or 0) - (two.type_probability or 0)) < 10 * CLOSE for one, two in pairs)
+    assert np.abs(vectors_of(ours) - vectors_of(theirs)).max() < CLOSE
+    assert ours.count() == theirs.count() == len(pairs)
+    one, two = (
+        {
+            **collection.manifest.model_dump(exclude={"collection", "loaded", "content", "checksum"}),
+            "loaded": [loaded.digest for loaded in collection.manifest.loaded],
+        }
+        for collection in (ours, theirs)
+    )
+    assert one == two
+    assert (one["state"], one["checkpoints"]) == ("ready", ())

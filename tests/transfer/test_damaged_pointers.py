@@ -1,44 +1,49 @@
-"""The file, alias or mark that says which version is current: damaged is not absent, and nothing is lost by it."""
+"""Transfers that are killed, and damaged files, aliases or marks of versions: nothing is lost or half visible."""
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
+from edge_cases import python
 from qdrant_client import models
 from qdrant_double import QdrantDouble
-from transfer_cases import NAME, embedded, fill
+from qdrant_double_http import Fault
+from transfer_cases import NAME, check_same, embedded, fill
 
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError
 from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.store.edge.store import EdgeStore
-from pearl_qdrant.transfer import prune_collection, pull_collection
+from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> EdgeStore:
+def other(tmp_path: Path) -> Store:
     """Another store with a collection `toy` of ten names."""
     return embedded(tmp_path / "other", 10)
 
 
 @pytest.mark.parametrize("step", ["share_files", "write_content", "remove_other_files"])
 def test_a_kill_between_the_steps_of_a_switch_leaves_one_version_current(
-    local: EdgeStore, other: EdgeStore, monkeypatch: pytest.MonkeyPatch, step: str
+    local: Store, other: Store, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Whoever is killed in a switch leaves the old version or the new one current, and the other one hidden."""
 
     def die(*given: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    def switch_and_die(store: EdgeStore, name: str, version: str) -> None:
+    def switch_and_die(store: Store, name: str, version: str) -> None:
         patch.setattr(edge_content, step, die)
         switch(store, name, version)
 
-    switch = EdgeStore.switch
+    switch = type(local).switch
     with monkeypatch.context() as patch:
-        patch.setattr(EdgeStore, "switch", switch_and_die)
-        patch.setattr(EdgeStore, "delete", lambda *given, **named: None)
+        patch.setattr(type(local), "switch", switch_and_die)
+        patch.setattr(type(local), "delete", lambda *given, **named: None)
         with pytest.raises(KeyboardInterrupt):
             pull_collection(NAME, source=other, store=local, replace=True)
     local.close()
@@ -55,7 +60,7 @@ def test_a_kill_between_the_steps_of_a_switch_leaves_one_version_current(
     assert [one.is_current for one in local.versions(NAME)] == [True]
 
 
-def test_a_damaged_manifest_is_an_error_and_nothing_is_pruned(local: EdgeStore, other: EdgeStore) -> None:
+def test_a_damaged_manifest_is_an_error_and_nothing_is_pruned(local: Store, other: Store) -> None:
     """What is current is not known: no version is deleted, and the collection is not replaced."""
     pull_collection(NAME, source=other, store=local, replace=True)
     local.close()
@@ -76,7 +81,7 @@ def test_a_damaged_manifest_is_an_error_and_nothing_is_pruned(local: EdgeStore, 
 
 
 @pytest.mark.slow
-def test_a_lost_alias_is_said_and_nothing_is_pruned(other: EdgeStore, server: Store, double: QdrantDouble) -> None:
+def test_a_lost_alias_is_said_and_nothing_is_pruned(other: Store, server: Store, double: QdrantDouble) -> None:
     """On a server the alias says which version is current: without it nothing is deleted, and the error names them."""
     pull_collection(NAME, source=other, store=server)
     remove = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=NAME))
@@ -88,9 +93,7 @@ def test_a_lost_alias_is_said_and_nothing_is_pruned(other: EdgeStore, server: St
     assert [one.mark.is_complete for one in server.versions(NAME)] == [True]
 
 
-def test_a_version_that_somebody_deleted_on_a_server_is_said(
-    other: EdgeStore, server: Store, double: QdrantDouble
-) -> None:
+def test_a_version_that_somebody_deleted_on_a_server_is_said(other: Store, server: Store, double: QdrantDouble) -> None:
     """Where the current version was deleted by hand, the one before it is not opened in its place."""
     fill(server, 20)
     pull_collection(NAME, source=other, store=server, replace=True)
@@ -102,3 +105,68 @@ def test_a_version_that_somebody_deleted_on_a_server_is_said(
 
     server._client.update_collection(NAME, metadata={"pearl_qdrant_current": None})
     assert server.open(NAME).count() == 20
+
+
+KILLS = int(os.environ.get("PEARL_QDRANT_KILLS", "6"))
+"""50 in a thorough run by hand: five seconds each."""
+
+PUSH = """
+import sys
+sys.path[:0] = ["tests/transfer", "tests/doubles"]
+from double_fixtures import connect
+from transfer_cases import NAME
+from pearl_qdrant.transfer import push_collection
+print("started", flush=True)
+push_collection(NAME, to=connect(sys.argv[1]), store=sys.argv[2], replace=sys.argv[3] == "yes")
+print("done", flush=True)
+"""
+
+
+def push(url: str, store: Path, *, replace: bool) -> subprocess.Popen[str]:
+    """A push in a process of its own that has just begun."""
+    process = python(PUSH, url, str(store), "yes" if replace else "no")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    return process
+
+
+def killed_push(double: QdrantDouble, store: Path, *, nth: int, is_applied: bool) -> None:
+    """Kill a push as the server gets its n-th request, which it carries out or not."""
+    with push(double.url, store, replace=True) as process:
+        n_left = nth
+
+        def kill_at_last() -> None:
+            nonlocal n_left
+            n_left -= 1
+            if not n_left:
+                process.kill()
+
+        double.before_fault = kill_at_last
+        passes = [Fault("pass", match=".")] * (nth - 1)
+        double.faults = [*passes, Fault("pass" if is_applied else "drop", match=".")]
+        assert process.stdout is not None
+        assert "done" not in process.stdout.read()
+    assert process.returncode == -signal.SIGKILL
+    double.before_fault = None
+
+
+@pytest.mark.slow
+def test_kills_leave_nothing_half_visible(local: Store, server: Store, double: QdrantDouble) -> None:
+    """After each kill the server has no collection of that name, or all of it; the last push brings the rest."""
+    rng = random.Random(3)
+    with push(double.url, Path(local.location), replace=False) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == "done\n"
+    n_requests = len(double.requests)
+    server.delete(NAME)
+    for _ in range(KILLS):
+        nth = rng.randint(1, n_requests)
+        killed_push(double, Path(local.location), nth=nth, is_applied=rng.random() < 0.5)
+        if server.collections():
+            assert server.collections() == [NAME]
+            check_same(server.open(NAME), local.open(NAME, read_only=True))
+    push_collection(NAME, to=server, store=local, replace=True)
+
+    check_same(server.open(NAME), local.open(NAME, read_only=True))
+    versions = server.versions(NAME)
+    assert all(version.mark.is_complete for version in versions), "leftovers of the killed ones are gone"

@@ -1,9 +1,8 @@
-"""`push_collection` and `pull_collection`, streamed, over the double."""
+"""`push_collection` and `pull_collection`, streamed and as the snapshot of a shard, over the double."""
 
 from __future__ import annotations
 
 import math
-import re
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from qdrant_double import QdrantDouble
-from qdrant_double_http import POINTS, Fault
+from qdrant_double_http import Fault
 from store_cases import many
 from transfer_cases import NAME, check_same, embedded, fill, ready
 
@@ -20,10 +19,11 @@ from pearl_qdrant.errors import (
     CollectionExistsError,
     CollectionNotFoundError,
     IncompleteError,
+    OptionError,
     StoreError,
     StoreUnavailableError,
 )
-from pearl_qdrant.store import Store
+from pearl_qdrant.store import Placement, Store, open_store
 from pearl_qdrant.store.schema import is_same_point
 from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.upload import Uploader
@@ -31,27 +31,9 @@ from pearl_qdrant.transfer import prune_collection, pull_collection, push_collec
 from pearl_qdrant.transfer.names import digest_of
 
 
-def die(*given: object) -> None:
-    """End like a killed process."""
-    raise KeyboardInterrupt
-
-
 def physical(double: QdrantDouble) -> list[str]:
     """The server's own names of all collections."""
     return sorted(one.name for one in double.client.get_collections().collections)
-
-
-def test_the_graph_of_a_pushed_collection_is_built_once(kept: Store, server: Store, double: QdrantDouble) -> None:
-    """Indexing is off before the first names are sent, and on again after the last ones; all takes one pass."""
-    double.requests.clear()
-    push_collection(NAME, to=server, store=kept)
-    sent = [i for i, request in enumerate(double.requests) if re.match(POINTS, request)]
-    changes = [i for i, request in enumerate(double.requests) if request.startswith("PATCH")]
-
-    assert changes[0] < sent[0]
-    assert not [i for i in changes if sent[0] < i < sent[-1]]
-    assert sent[-1] < changes[-1]
-    assert server.open(NAME).status().is_finalized
 
 
 def test_a_pushed_collection_has_the_same_points_and_answers(local: Store, server: Store) -> None:
@@ -121,27 +103,10 @@ def test_nothing_is_overwritten_unless_told(kept: Store, server: Store, double: 
     assert physical(double) == []
 
 
-def test_a_broken_push_leaves_nothing_visible(
-    kept: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever is left of a push that died is hidden, and the next push goes on there."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Uploader, "send", die)
-        with pytest.raises(KeyboardInterrupt):
-            push_collection(NAME, to=server, store=kept)
-    (left,) = physical(double)
-
-    assert server.collections() == []
-    assert left.startswith(f"{NAME}.pearl-qdrant-v.")
-    push_collection(NAME, to=server, store=kept)
-    assert server.collections() == [NAME]
-    assert physical(double) == [left]
-
-
 def test_a_push_goes_on_where_it_ended(
     local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a server that went away, the same push sends only what is not there, or has changed since."""
+    """What is left of a push is hidden; the same push sends only what is not there, or has changed since."""
     send, calls = Uploader.send, count()
 
     def send_some(self: Uploader, batch: Any) -> None:
@@ -155,6 +120,8 @@ def test_a_push_goes_on_where_it_ended(
         with pytest.raises(StoreUnavailableError):
             push_collection(NAME, to=server, store=local)
     (left,) = physical(double)
+    assert left.startswith(f"{NAME}.pearl-qdrant-v.")
+    assert server.collections() == []
     before = double.client.count(left, exact=True).count
     collection = local.open(NAME)
     points, vectors, flags = many(2, start=700)
@@ -174,19 +141,26 @@ def test_a_push_goes_on_where_it_ended(
 def test_a_push_of_something_else_begins_anew(
     local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was left of another state of the collection is removed: its model or base may be another one."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Uploader, "send", die)
-        with pytest.raises(KeyboardInterrupt):
-            push_collection(NAME, to=server, store=local)
-    (left,) = physical(double)
-    collection = local.open(NAME)
-    collection.write_manifest(collection.manifest.model_copy(update={"kb_version": "2"}))
-    collection.close()
-    push_collection(NAME, to=server, store=local)
+    """What was left of another state of the collection, or has other shards and replicas, is removed."""
 
-    assert left not in physical(double)
-    assert len(physical(double)) == 1
+    def die(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    left = []
+    for version, replicas in (("1", 1), ("2", 1), ("2", 2)):
+        collection = local.open(NAME)
+        collection.write_manifest(collection.manifest.model_copy(update={"kb_version": version}))
+        collection.close()
+        with monkeypatch.context() as patch:
+            patch.setattr(Uploader, "send", die)
+            with pytest.raises(KeyboardInterrupt):
+                push_collection(NAME, to=server, store=local, placement=Placement(3, replicas))
+        left += physical(double)
+    push_collection(NAME, to=server, store=local, placement=Placement(3, 2))
+
+    assert len({*left}) == 3
+    assert physical(double) == [left[-1]]
+    assert double.created[left[-1]]["replication_factor"] == 2
 
 
 def test_a_refused_push_leaves_nothing(kept: Store, server: Store, double: QdrantDouble) -> None:
@@ -251,3 +225,79 @@ def test_what_both_collections_learned_is_kept(local: Store, tmp_path: Path) -> 
 
     with closing(local.open(NAME, read_only=True)) as pulled:
         assert (pulled.count(), list(pulled.read_ledger())) == (10, [b"both", b"here", b"there"])
+
+
+def test_a_shard_is_pulled_with_its_graph(server: Store, double: QdrantDouble, tmp_path: Path) -> None:
+    """Points, vectors and answers are the server's, and it can be edited."""
+    fill(server)
+    back = open_store(tmp_path / "back")
+    result = pull_collection(NAME, source=server, store=back)
+    pulled = back.open(NAME)
+
+    assert (result.way, result.reason, result.names) == ("snapshot", "", 60)
+    check_same(pulled, server.open(NAME))
+    assert pulled.type_counts() == server.open(NAME).type_counts()
+    assert double.shard_snapshots == {}
+    more, vectors, flags = many(2, start=3000)
+    pulled.upsert(more, vectors, flags)
+    ready(pulled)
+    back.close()
+    again = open_store(tmp_path / "back").open(NAME, read_only=True)
+    assert again.count() == 62
+    assert again.find(entity_ids=["E1500"], limit=5) == sorted(more, key=lambda point: point.id)
+    again.close()
+
+
+def test_a_snapshot_that_arrived_otherwise_is_streamed(server: Store, double: QdrantDouble, tmp_path: Path) -> None:
+    """The checksum that the server gives is compared; a wrong byte never reaches the engine."""
+    fill(server)
+    double.spoils_snapshots = True
+    with pytest.raises(OptionError, match="SHA-256"):
+        pull_collection(NAME, source=server, store=tmp_path / "none", way="snapshot")
+    result = pull_collection(NAME, source=server, store=tmp_path / "back")
+
+    assert (result.way, result.sent, result.names) == ("stream", 60, 60)
+    assert "SHA-256" in result.reason
+    back = open_store(tmp_path / "back")
+    check_same(back.open(NAME), server.open(NAME))
+    assert back.open(NAME).manifest == server.open(NAME).manifest
+    back.close()
+    assert open_store(tmp_path / "none").collections() == []
+
+
+NO_SNAPSHOT = [Fault("status", match="POST .*/snapshots$", status=500, error="no room") for _ in range(20)]
+
+
+@pytest.mark.parametrize(
+    "setting, value, reason",
+    [
+        ("segment_version", "0.7.1", "0.7.1 is newer"),
+        ("replica_states", ["Active", "Active"], "2 shards or replicas"),
+        ("faults", NO_SNAPSHOT, "no room"),
+    ],
+    ids=["newer segments", "two shards", "a server that fails at snapshots"],
+)
+def test_what_cannot_be_a_snapshot_is_streamed(
+    server: Store, double: QdrantDouble, tmp_path: Path, setting: str, value: Any, reason: str
+) -> None:
+    """Segments of another version, several shards, or an error that all retries meet: the server sends names."""
+    fill(server)
+    setattr(double, setting, [*value] if isinstance(value, list) else value)
+    result = pull_collection(NAME, source=server, store=tmp_path / "back")
+
+    assert (result.way, result.names) == ("stream", 60)
+    assert reason in result.reason
+
+
+def test_a_server_that_fails_at_everything_is_unavailable(server: Store, double: QdrantDouble, tmp_path: Path) -> None:
+    """Then nothing is streamed either, and nothing is left."""
+    fill(server)
+
+    def fail_from_now_on() -> None:
+        double.before_fault = None
+        double.faults += [Fault("status", match=".", status=500) for _ in range(40)]
+
+    double.faults, double.before_fault = [Fault("status", match="POST .*/snapshots$", status=500)], fail_from_now_on
+    with pytest.raises(StoreUnavailableError):
+        pull_collection(NAME, source=server, store=tmp_path / "back")
+    assert open_store(tmp_path / "back").collections() == []

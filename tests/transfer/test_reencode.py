@@ -21,10 +21,7 @@ from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionMovedError, ModelMismatchError, OptionError, StoreLockedError
 from pearl_qdrant.linking.mention_kinds import MadeMention
-from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.open import open_store
-from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.server.collection import ServerCollection
+from pearl_qdrant.store import Collection, open_store
 from pearl_qdrant.transfer import (
     EverydayChange,
     EverydayKind,
@@ -118,32 +115,13 @@ def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
     assert names(location) == before
     assert not reencode_collection(NAME, model=models[1], store=location).switched
     back = rollback_collection(NAME, store=location)
-    assert (back.model, back.encoded, model_of(location)) == (models[0], 0, models[0])
+    assert (back.model, back.encoded, back.recall, model_of(location)) == (models[0], 0, None, models[0])
     again = reencode_collection(NAME, model=models[1], store=location)
     assert (again.encoded, model_of(location)) == (0, models[1])
     assert prune_collection(NAME, store=location) == 1
     assert names(location) == before
     with pytest.raises(OptionError):
         rollback_collection(NAME, store=location)
-
-
-def test_a_way_back_without_changes_reads_names_alone(
-    location: str, models: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Versions are compared before anything is encoded: unchanged ones take no model, no vector and no new graph."""
-    reencode_collection(NAME, model=models[1], store=location)
-
-    def refuse(*given: object, **named: object) -> None:
-        raise AssertionError("not needed")
-
-    for kind in (EdgeCollection, ServerCollection):
-        monkeypatch.setattr(kind, "scroll_rows", refuse)
-        monkeypatch.setattr(kind, "finalize", refuse)
-    monkeypatch.setattr(reencoding, "_encoder_of", refuse)
-    back = rollback_collection(NAME, store=location)
-
-    assert (back.model, back.encoded, back.recall, back.switched) == (models[0], 0, None, True)
-    assert model_of(location) == models[0]
 
 
 def test_another_type_head_writes_the_types_again(filled: Path, tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 from store_cases import manifest_of, many
 
 from pearl_qdrant.lexical.ngrams import IdfTable
-from pearl_qdrant.store import Store, open_store
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store import Collection, Store, open_store
 
 NAME = "toy"
 

@@ -361,11 +361,9 @@ def edge_errors(collection: str, doing: str) -> Iterator[None]:
 
 def os_error(error: OSError | MemoryError, collection: str, doing: str) -> StoreError:
     """Turn an error of the file system into one of ours, which is never one about damage; as `translate_error`."""
-    if isinstance(error, MemoryError):
-        return resource_error(error, _failed(collection, doing)) or StoreError(str(error))
-    if (known := known_error(str(error), collection, doing)) is not None:
-        return known
     failed = _failed(collection, doing)
+    if (known := resource_error(error, failed) or known_error(str(error), collection, doing)) is not None:
+        return known
     return StoreError(f"{failed}: {error}. Use a folder that can be read and written as the store.", option="store")
 
 
@@ -378,10 +376,7 @@ def translate_error(message: str, collection: str, doing: str) -> StoreError:
     """Turn an error of Qdrant Edge into one of ours, by its message: Edge gives nothing else."""
     if (known := known_error(message, collection, doing)) is not None:
         return known
-    lower = message.lower()
-    if "shard is not initialized" in lower:
-        return StoreError(f"Collection '{collection}' was closed while {doing}.")
-    if doing == "opening it" or any(sign in lower for sign in _DAMAGE_SIGNS):
+    if doing == "opening it" or any(sign in message.lower() for sign in _DAMAGE_SIGNS):
         return damaged_error(collection, message, doing=doing)
     return StoreError(f"Collection '{collection}' failed while {doing}: {message}")
 

@@ -60,17 +60,11 @@ LOAD_KEY = "pearl_qdrant_load"
 
 _NO_INDEXING = 0  # this `indexing_threshold` switches the building of graphs off
 _DEFAULT_THRESHOLD_KB = 10_000  # Qdrant's own (since 1.15; 20,000 before), for a collection that reports none
+POLL_S = 0.5  # between two looks at the graph that a server builds
+STALL_S = 1800.0  # without a change of it, until `finalize` gives up
 _FINISHED_POLLS = 2  # polls in a row with a built graph: at the first one the optimizer may not have started
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Indexing:
-    """How `finalize` waits for the graph: seconds between two polls, and without a change until it gives up."""
-
-    poll_s: float = 0.5
-    stall_s: float = 1800.0
 
 
 class ServerCollection(Collection):
@@ -85,7 +79,6 @@ class ServerCollection(Collection):
         manifest: Manifest,
         *,
         limits: Limits,
-        indexing: Indexing,
         version: str = PLAIN,
         is_hidden: bool = False,
     ) -> None:
@@ -100,7 +93,6 @@ class ServerCollection(Collection):
         self._is_outdated = False
         self._manifest = manifest
         self._keep_to(limits)
-        self._indexing = indexing
         self._closed = False
 
     def __repr__(self) -> str:
@@ -109,11 +101,6 @@ class ServerCollection(Collection):
     @property
     def manifest(self) -> Manifest:
         return self._manifest
-
-    @property
-    def version(self) -> str:
-        """Which version it is of those behind its name; the empty text is the collection that a load makes."""
-        return self._version
 
     @property
     def is_outdated(self) -> bool:
@@ -202,7 +189,7 @@ class ServerCollection(Collection):
 
     def finalize(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Switch indexing on and wait until the server has built the graph. StoreError if nothing changes for
-        `Indexing.stall_s`, or the server reports that its optimizer failed.
+        `STALL_S`, or the server reports that its optimizer failed.
         """
         self.ensure_payload_indexes()
         mark = (self._info().config.metadata or {}).get(LOAD_KEY)
@@ -227,14 +214,14 @@ class ServerCollection(Collection):
             state = (indexed, info.status, info.segments_count, str(progress))
             if state != last_state:
                 last_state, last_change = state, time.monotonic()
-            elif time.monotonic() - last_change > self._indexing.stall_s:
+            elif time.monotonic() - last_change > STALL_S:
                 raise StoreError(
                     f"The graph of collection '{self._physical}' at {self._connection.location} has not grown for "
-                    f"{self._indexing.stall_s:.0f} s ({indexed:,} of {n_vectors:,} vectors indexed). Search still "
+                    f"{STALL_S:.0f} s ({indexed:,} of {n_vectors:,} vectors indexed). Search still "
                     f"works. See the server's log, then continue with: pearl-qdrant collections finalize "
                     f"{self._physical}"
                 )
-            time.sleep(self._indexing.poll_s)
+            time.sleep(POLL_S)
 
     def _raise_failure(self, info: models.CollectionInfo) -> None:
         """Raise the error of the server's optimizer, if there is one."""

@@ -163,7 +163,7 @@ class Connection:
     """
 
     def __init__(self, url: str, access: ServerAccess, *, timeout: float, retry: RetryPolicy) -> None:
-        """Make a connection; sends nothing yet. Arguments and errors as of `ServerStore.connect`."""
+        """Make a connection; sends nothing yet. Arguments and errors as of `ServerStore`."""
         self.addresses = parse_addresses(url)
         self.location = ",".join(one.url for one in self.addresses)
         self._retry = retry
@@ -203,9 +203,6 @@ class Connection:
             **{"limits": _LIMITS, **network},
         )
         self._http = httpx.Client(headers=headers, timeout=times, **network)
-
-    def __repr__(self) -> str:
-        return f"Connection({self.location!r})"
 
     def call(
         self, request: Callable[[], T], *, collection: str | None = None, cancelled: threading.Event | None = None

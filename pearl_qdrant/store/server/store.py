@@ -22,7 +22,7 @@ from pearl_qdrant.settings import REQUEST_TIMEOUT_S, TESTED_SERVER, ServerAccess
 from pearl_qdrant.store.protocol import PLAIN, Check, Glance, Maker, Placement, Version, VersionMark, placement_of
 from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
 from pearl_qdrant.store.search import EF_CONSTRUCT, FULL_SCAN_KB, M
-from pearl_qdrant.store.server.collection import LEDGER_SUFFIX, Indexing, ServerCollection, ServerLedger, is_built
+from pearl_qdrant.store.server.collection import LEDGER_SUFFIX, ServerCollection, ServerLedger, is_built
 from pearl_qdrant.store.server.connection import Connection, parse_release
 from pearl_qdrant.store.server.errors import RetryPolicy
 from pearl_qdrant.store.server.queries import Limits
@@ -48,35 +48,28 @@ MAX_COLLECTIONS = 50  # the most collections whose strict mode and replicas are 
 class ServerStore:
     """Collections on a Qdrant server. Thread-safe."""
 
-    def __init__(self, connection: Connection, *, indexing: Indexing | None = None) -> None:
-        self._connection = connection
-        self._indexing = indexing or Indexing()
-        self._client = connection.client
-        self._holds: dict[str, Hold] = {}
-
-    @classmethod
-    def connect(
-        cls,
+    def __init__(
+        self,
         url: str,
         access: ServerAccess | None = None,
         *,
         timeout: float = REQUEST_TIMEOUT_S,
         retry: RetryPolicy | None = None,
-        indexing: Indexing | None = None,
-    ) -> ServerStore:
+    ) -> None:
         """Use the server at `url`; sends nothing yet.
 
         Args:
             url: http:// or https://, port 6333 unless given; several with commas between.
             access: Its key and TLS settings. A key is refused for plain HTTP to another host, unless that is allowed.
             timeout, retry: For one try, in seconds; how often and how long a request is tried again.
-            indexing: How `finalize` waits.
 
         Raises:
             SettingsError: If the URL is not valid, the key would travel in plain text, or certificates cannot be read.
         """
         access, retry = access or ServerAccess(), retry or RetryPolicy()
-        return cls(Connection(url, access, timeout=timeout, retry=retry), indexing=indexing)
+        self._connection = Connection(url, access, timeout=timeout, retry=retry)
+        self._client = self._connection.client
+        self._holds: dict[str, Hold] = {}
 
     def __repr__(self) -> str:
         return f"ServerStore({self.location!r})"
@@ -195,7 +188,6 @@ class ServerStore:
             name,
             manifest,
             limits=Limits.of(info),
-            indexing=self._indexing,
             version=version,
             is_hidden=is_hidden,
         )
