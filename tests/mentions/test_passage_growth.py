@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -85,3 +86,29 @@ def test_short_forms_do_not_make_lookups_huge() -> None:
     annotate(linker, text)
 
     assert linker.n_characters < 20_000
+
+
+@pytest.mark.slow
+def test_unused_links_are_not_kept() -> None:
+    """Most spans of a text are not mentions: their candidates do not stay in memory."""
+
+    class Rich(OneEntity):
+        """Returns as many candidates as the linker does, most of them improbable."""
+
+        def _link(self, mention: str) -> Link:
+            names = [f"{mention} {i}" for i in range(10)]
+            candidates = tuple(Candidate(name, "kb", name, name, probability=0.05) for name in names)
+            probability = 0.9 if mention == "Alpha100 beta100" else 0.05
+            return Link(mention, names[0], names[0], probability, None, candidates, "kb")
+
+    text = " ".join(f"Alpha{i} beta{i}" for i in range(600))
+    annotate(Rich(), text[:100])  # lists of words are read once
+    tracemalloc.start()
+    try:
+        annotations = annotate(Rich(), text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert [len(annotation.link.candidates) for annotation in annotations] == [10]
+    assert peak < 700 * len(text)

@@ -21,6 +21,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
+import tenacity
 from pydantic import ValidationError
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
@@ -88,22 +89,45 @@ class RetryPolicy:
         `cancelled`, once set, stops waits and retries. GaveUpError if it is set, or tries or budget are used up.
         """
         stopped, start = cancelled or threading.Event(), time.monotonic()
-        tries = 0
-        while True:
-            tries += 1
+        failed: list[GaveUpError] = []
+
+        def gave_up(state: tenacity.RetryCallState) -> GaveUpError:
+            return GaveUpError(tries=state.attempt_number, seconds=time.monotonic() - start, last=_failure(state))
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            error, tries = _failure(state), state.attempt_number
+            return 0.0 if tries == 1 and needs_no_wait(error) else self.wait_s(tries, retry_after_s(error))
+
+        def is_over(state: tenacity.RetryCallState) -> bool:
+            seconds = time.monotonic() - start + state.upcoming_sleep
+            return (
+                state.attempt_number == self.tries or stopped.is_set() or seconds > self.budget_after(_failure(state))
+            )
+
+        def before_wait(state: tenacity.RetryCallState) -> None:
+            failed.append(gave_up(state))
+            on_wait(failed[0].last, failed[0].tries, failed[0].seconds)
+
+        def sleep(seconds: float) -> None:
+            error = failed.pop()
             try:
-                return request()
-            except Exception as error:
-                if not is_transient(error):
-                    raise
-                seconds = time.monotonic() - start
-                wait_s = 0.0 if tries == 1 and needs_no_wait(error) else self.wait_s(tries, retry_after_s(error))
-                is_over = tries == self.tries or stopped.is_set() or seconds + wait_s > self.budget_after(error)
-                if not is_over:
-                    on_wait(error, tries, seconds)
-                    is_over = stopped.wait(wait_s)
-                if is_over:
-                    raise GaveUpError(tries=tries, seconds=seconds, last=error) from error
+                if stopped.wait(seconds):
+                    raise error from error.last
+            finally:
+                del error  # its frames would hold it, and with it the connection
+
+        def give_up(state: tenacity.RetryCallState) -> T:
+            raise gave_up(state) from _failure(state)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(is_transient),
+            stop=is_over,
+            wait=wait,
+            before_sleep=before_wait,
+            sleep=sleep,
+            retry_error_callback=give_up,
+        )
+        return retrying(request)
 
     def wait_s(self, failures: int, requested: float | None) -> float:
         """Compute the seconds to wait after this many failures in a row. A wait that the server requests is a lower
@@ -113,6 +137,12 @@ class RetryPolicy:
             return min(max(requested, 0.0), self.max_retry_after_s) + self.rng.uniform(0.0, self.first_wait_s)
         longest = min(self.max_wait_s, self.first_wait_s * 2.0 ** (failures - 1))
         return longest * self.rng.uniform(0.5, 1.0)
+
+
+def _failure(state: tenacity.RetryCallState) -> BaseException:
+    error = state.outcome.exception() if state.outcome else None
+    assert error is not None  # tenacity waits and gives up only after a failure
+    return error
 
 
 CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, AssertionError, RuntimeError)
