@@ -26,6 +26,9 @@ PAGES = (
     *("bases/index", "bases/known", "bases/tables"),
 )
 
+OF_SHIPPED = ("linking", "models")
+"""Pages that show answers or files of the model that ships; elsewhere a tiny one takes a tenth of the time."""
+
 LEFT_OUT = (
     r"pearl-qdrant (serve|mcp)\b|\bserve\(",  # does not end; tests/service and tests/integrations start it
     r"neo4j://|10\.0\.0\.5|--shards",  # another machine, or several
@@ -48,8 +51,10 @@ OBO = "format-version: 1.2\n\n[Term]\nid: DOID:1\nname: heart failure\n\n[Term]\
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the pages name, and a store with their collections."""
+def prepared(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A folder with the files that the pages name, and a store with their collections; only `demo`, of which a page
+    shows answers, has the model that ships.
+    """
     folder = tmp_path_factory.mktemp("prepared")
     entities = list(read_entities(SAMPLE))
     names = [name for one in entities for name in one.names()]
@@ -58,7 +63,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = SAMPLE.read_text("utf-8").splitlines(keepends=True)
     (folder / "base.tsv").write_text("".join(rows[:40]), "utf-8")
     for name, chosen in (("news", 60), ("umls", 200), ("products", 60), ("doid", 10), ("mondo", 20)):
-        EntityLinker.build([*DISEASES, *entities[:chosen]], path=store, collection=name).close()
+        EntityLinker.build([*DISEASES, *entities[:chosen]], path=store, collection=name, model=model).close()
     lines = {
         "mentions.txt": names[:400],
         "column.txt": names[:300],
@@ -113,6 +118,8 @@ def test_what_a_page_shows_runs(
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     shutil.copytree(model, tmp_path / "my-model")
     monkeypatch.chdir(tmp_path)
+    if page not in OF_SHIPPED:
+        monkeypatch.setenv("PEARL_QDRANT_MODEL", str(tmp_path / "my-model"))
     text = (ROOT / "docs" / f"{page}.md").read_text("utf-8").replace("http://localhost:6333", server)
     if page == "tables":
         pl = pytest.importorskip("polars")

@@ -250,11 +250,6 @@ def test_statements_about_a_subject_are_joined_wherever_they_are(tmp_path: Path)
         assert result.entities == 3
 
 
-def test_scan_limit_and_passes_agree() -> None:
-    """A second pass gives the same, and a limit ends early."""
-    assert [len(read(SKOS, limit=n)) for n in (1, 3, 99)] == [1, 3, 4]
-
-
 @pytest.mark.parametrize(
     "line, reason",
     [

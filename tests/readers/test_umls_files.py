@@ -9,6 +9,8 @@ import random
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from effort import examples
@@ -31,6 +33,7 @@ from umls_release import (
     write,
 )
 
+from ingest.base import reader
 from ingest.base.format import ReadOptions
 from ingest.base.type_map import TypeMap
 from ingest.formats import detect_format
@@ -77,22 +80,14 @@ def test_a_lone_mrconso_has_names_without_types(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_no_bad_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the temporary database does not fit, the message says what to do."""
-    meta = write(tmp_path, RELEASE)
+    meta = write(tmp_path, RELEASE | {"MRDEF.RRF": definition(HEART, "A10", "X", "long " * 5000).encode()})
 
-    class Full:
-        """A database on a full disk."""
+    def connect(*given: Any, **named: Any) -> sqlite3.Connection:
+        opened = sqlite3.connect(*given, **named)
+        opened.execute("PRAGMA max_page_count = 2")
+        return opened
 
-        def execute(self, statement: str, *_: object) -> object:
-            if statement.startswith(("PRAGMA", "CREATE TABLE", "BEGIN")):
-                return self
-            raise sqlite3.OperationalError("database or disk is full")
-
-        executemany = execute
-
-        def close(self) -> None:
-            """Nothing to close."""
-
-    monkeypatch.setattr("ingest.base.reader.sqlite3.connect", lambda *_, **__: Full())
+    monkeypatch.setattr(reader, "sqlite3", SimpleNamespace(connect=connect, Error=sqlite3.Error))
     with pytest.raises(InputError, match=r"disk is full.*Point TMPDIR"):
         read(meta)
 

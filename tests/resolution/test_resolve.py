@@ -14,15 +14,11 @@ import pytest
 from resolution_names import LetterEncoder
 
 from pearl_qdrant.errors import FormatError, OptionError
-from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.ngrams import IdfTable, fold_name
 from pearl_qdrant.resolution import Decision, NameRecord, Resolution, resolve
-from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names
+from pearl_qdrant.resolution.clusters import FORBIDDEN, PairTable, ScorePairs, cluster_names
 from pearl_qdrant.resolution.pairs import comparison
 from pearl_qdrant.resolution.pairs.comparison import pack_pairs
-from pearl_qdrant.resolution.pairs.features import FEATURES, form_of, string_pair
-from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, doubt, shipped_model
-from pearl_qdrant.resolution.pairs.same_words import Slots
+from pearl_qdrant.resolution.pairs.model import PairModel, shipped_model
 
 NAMES = [
     NameRecord("Albert Einstein", "PERSON", "d1"),
@@ -230,72 +226,6 @@ def test_names_that_agree_are_one(known: list[tuple[int, int, float]], expected:
     assert run(known) == expected
 
 
-def test_missing_pairs_are_scored() -> None:
-    """A pair that the search did not find is scored when it is needed."""
-    asked: list[tuple[int, int]] = []
-
-    def score(pairs: Sequence[tuple[int, int]]) -> tuple[list[float], list[int]]:
-        asked.extend(pairs)
-        return [0.9] * len(pairs), [0] * len(pairs)
-
-    table = table_of([(0, 1, 0.9), (1, 2, 0.8)], score)
-    found = cluster_names(table, 0.6, prefer=alike)
-    assert [cluster.members for cluster in found] == [[0, 1, 2]]
-    assert asked == [(0, 2)]
-
-
-def test_a_person_forbids_any_pair() -> None:
-    """A pair is forbidden whether it was known before or not, and known pairs keep their probabilities."""
-    table = table_of([(0, 1, 0.9), (2, 5, 0.4), (1, 2, 0.8)])
-    table.forbid(1, 0)
-    table.forbid(5, 0)
-
-    assert [table.get(*pair) for pair in ((0, 1), (0, 5), (2, 1), (5, 2), (3, 4))] == [-1.0, -1.0, 0.8, 0.4, None]
-    assert sorted(table.items(0.5)) == [(1, 2, 0.8)]
-    assert len(list(table.items(FORBIDDEN))) == 4
-
-
-def test_groups_with_founders_stay_two() -> None:
-    """Earlier nodes keep their founders and do not merge; a new name joins the nearer one."""
-    groups = [Group([0, 1], 0), Group([2], 2)]
-    found = run([(1, 2, 0.99), (0, 2, 0.99), (2, 3, 0.9), (0, 3, 0.7), (1, 3, 0.7)], groups=groups)
-    assert found == [[0, 1], [2, 3]]
-
-
-def test_members_agree_with_their_representative() -> None:
-    """Each member has the least probability with the representative, or leaves."""
-    table = table_of([(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.9), (0, 3, 0.95), (1, 3, 0.9), (2, 3, 0.1)])
-    for cluster in cluster_names(table, 0.5, prefer=alike):
-        assert min(cluster.agreement.values()) >= 0.5
-
-
-def test_the_preferred_name_is_the_representative() -> None:
-    """Of names that agree about as well the preferred one is taken, and never one below 0."""
-    table = table_of([(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.88)])
-    best = cluster_names(table, 0.5, prefer=lambda members: {0: 1.0, 1: 3.0, 2: 2.0})
-    assert [cluster.representative for cluster in best] == [1]
-    last = cluster_names(table, 0.5, prefer=lambda members: {0: -1.0, 1: -1.0, 2: 0.0})
-    assert [cluster.representative for cluster in last] == [2]
-
-
-def test_features_do_not_depend_on_the_order() -> None:
-    """Two names give the same features either way round."""
-    for a, b in (
-        ("John Todd", "John Blair Smith Todd"),
-        ("IL-2", "interleukin 2"),
-        ("", "x"),
-        ("Tshikapa", "qi ka pa"),
-    ):
-        one, two = form_of(a, a.lower()), form_of(b, b.lower())
-        assert string_pair(one, two) == string_pair(two, one)
-
-
-@pytest.mark.parametrize("a, b", [("tshikapa", "chikapa"), ("kutiyana", "cutiana"), ("bardejov", "partejoff")])
-def test_transliterations_have_one_skeleton(a: str, b: str) -> None:
-    """Consonants of one sound are equal."""
-    assert skeleton(a) == skeleton(b)
-
-
 def test_cells_find_the_neighbours_of_a_full_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many names are compared within cells, which find nearly all of the nearest names."""
     rng = np.random.default_rng(0)
@@ -309,24 +239,6 @@ def test_cells_find_the_neighbours_of_a_full_comparison(monkeypatch: pytest.Monk
     shared = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(exact.names.tolist(), near.names.tolist(), strict=True)])
     assert shared > 0.9
     assert all(i not in row for i, row in enumerate(near.names.tolist()))
-
-
-def test_rare_ngrams_find_pairs() -> None:
-    """Names with a rare word in common are proposed, whatever else they have."""
-    names = ["Zyxomma petiolatum", "a dragonfly called zyxomma", "left lung", "right lung", "liver"]
-    rows = comparison.weighted_rows([fold_name(name) for name in names], IdfTable.from_names(names))
-    found = list(comparison.ngram_pairs(rows, features=30, k=3))
-    assert {(0, 1), (2, 3)} <= {(min(pair), max(pair)) for block in found for pair in block.tolist()}
-
-
-def test_terms_are_what_they_are_called() -> None:
-    """A term is a feature, what one exceeds a number by, or a product."""
-    features = np.zeros((1, len(FEATURES)), np.float32)
-    features[0, FEATURES.index("dense")], features[0, FEATURES.index("edit")] = 0.75, 0.5
-    terms = compute_terms(features, ["dense", "dense>0.5", "dense*edit"])
-    assert terms.tolist() == [[0.75, 0.25, 0.375]]
-    with pytest.raises(ValueError, match="colour"):
-        compute_terms(features, ["colour"])
 
 
 def test_the_shipped_model_is_of_this_version() -> None:
@@ -389,19 +301,3 @@ def test_names_of_one_thing_or_person(kind: str, expected: list[bool], one: str,
     """
     both = resolve([NameRecord(one, kind), NameRecord(other, kind)], encoder=LetterEncoder())
     assert [row.reason == "part of the name" for row in both.names if not row.founded] == expected
-
-
-def test_places_that_nobody_knows_may_be_spelt_alike() -> None:
-    """A slip in the name of an unknown place is no doubt; a longer name is one."""
-    names = "Kowra", "Kovra", "Kowrabad", "Kowrabadgarh"
-    short, slip, town, castle = (form_of(name, fold_name(name)) for name in names)
-    assert not doubt(short, slip, is_same=False, are_unknown_places=True)
-    assert doubt(town, castle, is_same=False, are_unknown_places=True)
-
-
-def test_slots_count_what_others_have_in_a_place() -> None:
-    """Siblings share a place that many fill; two spellings of one thing do not."""
-    slots = Slots([("berg", part) for part in ("face", "voice", "hand", "coat")] + [("left", "lung")])
-    assert slots.others(("berg", "face"), ("berg", "voice")) == 2
-    assert slots.others(("left", "lung"), ("lung",)) == 0
-    assert slots.share(("berg", "face"), ("berg", "voice")) > 0

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cli_runner import Run
 from linker_base import ENTITIES, fill
@@ -18,7 +17,6 @@ from resolution_names import LetterEncoder
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, read_names, resolution, resolve
-from pearl_qdrant.resolution.pairs.model import shipped_model
 from pearl_qdrant.resolution.resolution import Verdict
 
 
@@ -162,15 +160,6 @@ def test_names_with_acronyms_of_their_own_are_asked() -> None:
     """Two names that are alike, each with another acronym, are not merged."""
     found = resolved("GVDP", "Gross Vallen Domestic Product", "GVNP", "Gross Vallen National Product", precision=0.5)
     assert not is_one(found, "GVDP", "GVNP")
-
-
-def test_a_list_with_several_names_a_thing_merges_more() -> None:
-    """The shift of the logits follows the share of right candidates, and a short list changes little."""
-    model = shipped_model()
-    probable, improbable = np.full(4000, 2.0), np.full(4000, -6.0)
-    assert model.shift(probable, 8000) > 0.5
-    assert model.shift(improbable, 8000) < -0.5
-    assert abs(model.shift(probable[:5], 60)) < abs(model.shift(probable, 8000))
 
 
 def test_a_proposal_merges_nothing() -> None:
