@@ -14,6 +14,7 @@ from evaluation_data import make_evaluation_data
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker, load_base, read_entities
+from pearl_qdrant.linking.calibration import calibrate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # s: a page is up to twenty commands
 
@@ -26,8 +27,8 @@ PAGES = (
     *("bases/index", "bases/known", "bases/tables"),
 )
 
-OF_SHIPPED = ("linking", "models")
-"""Pages that show answers or files of the model that ships; elsewhere a tiny one takes a tenth of the time."""
+OF_SHIPPED = ("documents", "learned-names", "linking", "models", "service")
+"""Pages on `demo`, or on the model that ships; elsewhere a tiny one takes less time."""
 
 LEFT_OUT = (
     r"pearl-qdrant (serve|mcp)\b|\bserve\(",  # does not end; tests/service and tests/integrations start it
@@ -96,6 +97,16 @@ def is_left_out(text: str) -> bool:
     return any(re.search(one, text) for one in LEFT_OUT)
 
 
+@pytest.fixture
+def few_mentions(few_resamples: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each kind of mentions that a calibration or an evaluation makes from a base, twenty are enough to run them."""
+    from training.evaluation.tasks import linking
+
+    made = linking.made_mentions
+    monkeypatch.setattr(linking, "made_mentions", lambda base, _: made(base, 400))
+    monkeypatch.setattr(calibrate, "PER_KIND", 20)
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a double of a Qdrant server."""
@@ -112,7 +123,7 @@ def test_what_a_page_shows_runs(
     run: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    few_resamples: None,
+    few_mentions: None,
 ) -> None:
     """Copied from top to bottom it works, where the collections and files that it names are there."""
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)

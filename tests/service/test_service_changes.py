@@ -182,6 +182,6 @@ def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatc
         soon.setattr(handle.linker, "annotate", endless)
         late = client.post("/v1/annotate", json={"text": "She read the NYTimes."})
 
-    assert (late.status_code, late.json()["error"], late.json()["limit"]) == (504, "timed_out", "timeout_s")
+    assert (late.status_code, late.json()["error"]) == (504, "timed_out")
     assert client.post("/v1/annotate", json={"text": "She read the NYTimes."}).status_code == 200
     assert len(ended) == 1

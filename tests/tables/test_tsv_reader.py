@@ -5,19 +5,16 @@ The column of popularity, from a table to the answer.
 from __future__ import annotations
 
 import gzip
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
 from cli_runner import Run
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 from tables import read_text
 
 from ingest.base.format import ReadOptions, TableColumns
@@ -328,30 +325,6 @@ def test_what_is_written_in_the_documented_form_reads_back_equal(
     ]
 
 
-ROWS = [
-    {"id": "Q90", "name": "Paris", "popularity": 950.5},
-    {"id": "Q830149", "name": "Paris, Texas", "popularity": None},
-    {"id": "Q167646", "name": "Paris", "popularity": 0.0},
-]
-
-
-def as_text(mark: str) -> str:
-    """The rows with a header, cells separated by a character; an unknown popularity is blank."""
-    rows = [
-        mark.join(f'"{value}"' if "," in str(value) else "" if value is None else str(value) for value in row.values())
-        for row in ROWS
-    ]
-    return "\n".join((mark.join(ROWS[0]), *rows)) + "\n"
-
-
-FORMS: dict[str, Callable[[Path], object]] = {
-    "tsv": lambda path: path.write_text(as_text("\t").replace('"', "")),
-    "csv": lambda path: path.write_text(as_text(",")),
-    "jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
-    "parquet": lambda path: parquet.write_table(pyarrow.Table.from_pylist(ROWS), path),
-}
-
-
 def read_table(path: Path, columns: TableColumns | None = None, report: ReadReport | None = None) -> list[Entity]:
     """All entities of a file, scattered rows merged."""
     with open_reader([path], options=ReadOptions(columns=columns)) as reader:
@@ -365,19 +338,15 @@ def table(path: Path, *rows: str, header: str = "id\tname\tpopularity") -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_column_called_popularity_needs_no_option(tmp_path: Path, form: str) -> None:
-    """In every form of a table the numbers are read; blank is unknown, and zero is a number."""
-    FORMS[form](tmp_path / "base")
+def test_a_column_called_popularity_needs_no_option() -> None:
+    """Its numbers are read, in a table and in JSON; blank is unknown, and zero is a number."""
+    rows = (
+        '{"id": 1, "name": "a", "popularity": 950.5}\n{"id": 2, "name": "b"}\n{"id": 3, "name": "c", "popularity":0}'
+    )
+    for kind, text in (("tsv", "id\tname\tpopularity\n1\ta\t950.5\n2\tb\t\n3\tc\t0\n"), ("jsonl", rows)):
+        entities = read_text(kind, text, report=ReadReport(max_errors=0))
 
-    entities = read_table(tmp_path / "base", report=ReadReport(max_errors=0))
-
-    assert [(one.entity_id, one.popularity) for one in entities] == [
-        ("Q90", 950.5),
-        ("Q830149", None),
-        ("Q167646", 0.0),
-    ]
-    assert all(not one.extra for one in entities)
+        assert [(one.popularity, dict(one.extra)) for one in entities] == [(950.5, {}), (None, {}), (0.0, {})]
 
 
 @pytest.mark.parametrize(
