@@ -162,4 +162,4 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
         return found
 
     for is_scattered in (False, True):
-        assert peak(40_000, is_scattered=is_scattered) < peak(5_000, is_scattered=is_scattered) + 35_000 * 100
+        assert peak(20_000, is_scattered=is_scattered) < peak(2_500, is_scattered=is_scattered) + 17_500 * 100
