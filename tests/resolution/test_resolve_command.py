@@ -62,18 +62,13 @@ def test_a_doubt_is_asked_and_not_merged(one: str, other: str, doubt: str) -> No
     "one, other",
     [
         ("Weekly Listeners", "Monthly Listeners"),
-        ("closed circuit", "open circuit"),
         ("hyperkalemia", "hypokalemia"),
-        ("stable isotope", "unstable isotope"),
         ("verified account", "not verified account"),
         ("Mr. Lindqvist", "Mrs. Lindqvist"),
         ("Emil H. Berg", "Emil K. Berg"),
-        ("Emil Berg Jr.", "Emil Berg"),
         ("Plan of 2019", "Plan of 2020"),
         (".NET", "Net"),
         ("50", "50%"),
-        ("hepatitis B", "hepatitis C"),
-        ("type I diabetes", "type II diabetes"),
         ("left lung", "right lung"),
     ],
 )
@@ -201,8 +196,6 @@ def test_answers_are_remembered(tmp_path: Path) -> None:
         ("Northern Railway Museum", "Northern Railwway Museum"),  # a letter more
         ("Quarterly Climate Report", "Quarterly Clmiate Report"),  # two letters swapped
         ("Institute for Economic Research", "Institute for Ecanomic Research"),  # another letter
-        ("National Theatre of Bergen", "National Theatr of Bergen"),
-        ("Harbour Commission", "Harbour Commision"),
     ],
 )
 def test_a_canonical_name_is_not_the_misspelt_one(right: str, wrong: str) -> None:

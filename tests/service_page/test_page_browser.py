@@ -15,7 +15,7 @@ from linker_base import ENTITIES
 from page_service import IN_A_BROWSER, KEY, WAIT_MS, link
 from pydantic import SecretStr
 
-from pearl_qdrant.linking.calibration.calibrate import read_pairs
+from pearl_qdrant.linking.calibration import read_pairs
 
 pytestmark = IN_A_BROWSER
 
