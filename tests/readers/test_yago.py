@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,26 +38,6 @@ def test_a_folder_of_yago_45_is_read(tmp_path: Path) -> None:
     assert not report.skipped
     assert (report.entities, report.names) == (4, 5)
     assert any("1 entities have no name in these languages" in note for note in report.notes)
-
-
-def test_a_zip_is_read_as_its_folder_is(tmp_path: Path) -> None:
-    """One zip, a zip for each file, compressed files and single files give the same entities."""
-    folder = write(tmp_path / "folder", YAGO_45)
-    with zipfile.ZipFile(tmp_path / "yago.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in YAGO_45.items():
-            archive.writestr(f"yago/{name}", text)
-    zips, packed = tmp_path / "zips", tmp_path / "packed"
-    zips.mkdir()
-    packed.mkdir()
-    for name, text in YAGO_45.items():
-        with zipfile.ZipFile(zips / name.replace(".ttl", ".zip"), "w") as archive:
-            archive.writestr(name, text)
-        (packed / f"{name}.bz2").write_bytes(bz2.compress(text.encode()))
-    files = sorted(path for path in folder.iterdir() if path.suffix == ".ttl")
-
-    for paths in ([tmp_path / "yago.zip"], [zips], [packed], files):
-        assert read(*paths) == read(folder) == [VILLAGE, CAFE, PARIS, ELVIS]
-        assert detect_format(paths) == "rdf"
 
 
 def test_yago_4_is_joined_from_its_files(tmp_path: Path) -> None:

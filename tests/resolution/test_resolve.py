@@ -130,17 +130,15 @@ def test_earlier_nodes_never_merge_by_themselves() -> None:
 
 
 def test_undo_takes_a_name_out_for_good(found: Resolution) -> None:
-    """A name that was taken out has a node of its own, which later runs keep apart from the former."""
+    """A name that was taken out has a node of its own, which later runs keep apart from the former; there is nothing to
+    undo for a name that is alone, or not there.
+    """
     undone = found.undo([NameRecord("Einstein, Albert", "PERSON")])
     assert len(nodes(undone, "Albert Einstein", "Einstein, Albert")) == 2
     again = resolve(["Niels Bohr"], previous=undone, encoder=LetterEncoder())
     assert len(nodes(again, "Albert Einstein", "Einstein, Albert")) == 2
     others = {(one.name, one.type, one.node_id) for one in found.names if "instein" not in one.name}
     assert others <= {(one.name, one.type, one.node_id) for one in again.names}
-
-
-def test_undoing_what_is_alone_or_unknown_says_so(found: Resolution) -> None:
-    """There is nothing to undo for a name that is alone, or not there."""
     with pytest.raises(OptionError, match="alone"):
         found.undo(["hepatitis B"])
     with pytest.raises(OptionError, match="no name"):
@@ -158,18 +156,15 @@ def test_files_hold_all_that_a_later_run_needs(found: Resolution, tmp_path: Path
 
 
 def test_decisions_are_read_from_the_review(tmp_path: Path) -> None:
-    """`same` in a row of the review merges its names, `different` keeps them apart; empty cells decide nothing."""
+    """`same` in a row of the review merges its names, `different` keeps them apart; empty cells decide nothing, and a
+    word that is no decision is an error with its line.
+    """
     review = tmp_path / "review.tsv"
     review.write_text("decision\tname\tother\nsame\tBob\tRobert Miller\ndifferent\tAnn Lee\tLee, Ann\n\tx\ty\n")
     names = ["Bob", "Robert Miller", "Ann Lee", "Lee, Ann", "x", "y"]
     found = resolve(names, decisions=review, encoder=LetterEncoder())
     assert len(nodes(found, "Bob", "Robert Miller")) == 1
     assert len(nodes(found, "Ann Lee", "Lee, Ann")) == 2
-
-
-def test_a_wrong_decision_names_its_line(tmp_path: Path) -> None:
-    """A word that is no decision is an error with the line."""
-    review = tmp_path / "review.tsv"
     review.write_text("decision\tname\tother\nperhaps\ta\tb\n")
     with pytest.raises(FormatError, match=r"review\.tsv:2: .*perhaps"):
         resolve(["a", "b"], decisions=review, encoder=LetterEncoder())
@@ -177,14 +172,12 @@ def test_a_wrong_decision_names_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [[], ["", "  "], ["\u200b", "!!!", "???"], ["a"], ["\ud800x", "y"], ["x" * 5000] * 2])
 def test_strange_names_do_no_harm(names: Iterable[str]) -> None:
-    """No names, blank ones, signs alone, a lone surrogate and a very long name get through."""
+    """No names, blank ones, signs alone, a lone surrogate and a very long name get through; a string that is no file
+    would be read letter by letter: an error.
+    """
     given = [name for name in names if name.strip()]
     found = resolve(names, encoder=LetterEncoder())
     assert {one.name for one in found.names} == set(given)
-
-
-def test_one_string_is_no_list_of_names() -> None:
-    """A string that is no file would be read letter by letter: an error."""
     with pytest.raises(TypeError, match="pass a list"):
         resolve("Albert Einstein", encoder=LetterEncoder())
 
