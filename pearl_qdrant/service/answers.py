@@ -99,7 +99,8 @@ _TOLD = {
     "not_ready": "The collection is being opened again. Send the request again.",
     "store_locked": "Another process writes to the collection.",
     "store_unavailable": "The store of the service does not answer.",
-    "writing_not_allowed": "The service was started for reading only.",
+    "writing_not_allowed": "The service was started for reading only. Start it with the option allow_writing to accept "
+    "and reject links.",
 }
 """What is told in place of an error's own text, which is for those who run the service; the log has it."""
 

@@ -14,15 +14,13 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreError
 from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
-from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.service import settings as told
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
 from pearl_qdrant.service.queues import IsGone, Joiner, Lane, timed_encoder, timed_store
-from pearl_qdrant.service.settings import Body, ServiceError, ServiceSettings
+from pearl_qdrant.service.settings import Body, InvalidRequestError, ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections, unfinished_load
 from pearl_qdrant.store.open import location_of, open_store
@@ -42,7 +40,7 @@ _IDLE_POLL_S = 0.05
 class CollectionHandle:
     """A collection that is open. All calls are coroutines that never block the event loop: mentions of all requests are
     joined into batches; texts are annotated one after the other; look-ups and type-ahead wait for neither. Each may
-    raise `QueueFullError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker raises.
+    raise `ServiceError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker raises.
 
     Attributes:
         linker: The linker itself; its calls block, so they belong into `call`.
@@ -54,7 +52,6 @@ class CollectionHandle:
         self.name = name
         self.linker = linker
         self._names = names
-        self._settings = settings
         self._metrics = metrics
 
         def lane(of: str, threads: int) -> Lane:
@@ -96,7 +93,7 @@ class CollectionHandle:
         try:
             return await self._texts.run(lambda: self.linker.adapt(mentions, options))
         except errors.CalibrationError as error:
-            raise told.InvalidRequestError(
+            raise InvalidRequestError(
                 f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base. Send "
                 f"more in one request, or these without adapt, with the nil_bias of an earlier answer.",
                 where="mentions",
@@ -109,25 +106,11 @@ class CollectionHandle:
         return found
 
     async def search_names(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
-        """Entities that have a name like what was typed so far; see `NameIndex.find`. Raises NotReadyError if the index
-        of names is not built yet.
-        """
+        """Entities that have a name like what was typed so far; see `NameIndex.find`."""
         if (index := self._names.index) is None:
-            raise told.NotReadyError(
-                f"The index of the names of collection '{self.name}' is being built.", retry_after_s=5
-            )
+            text = f"The index of the names of collection '{self.name}' is being built."
+            raise ServiceError(text, status=503, code="not_ready", retry_after_s=5)
         return await self._typing.run(lambda: index.find(query, types=types, limit=limit))
-
-    async def learn(self, function: Callable[[EntityLinker], LearnedBatch]) -> LearnedBatch:
-        """The result of a call that writes to the ledger. Raises EntityNotFoundError if the collection has no entity of
-        that id; LearningError if the mention is not valid; WritingNotAllowedError if the service may not write.
-        """
-        if not self._settings.allow_writing:
-            raise told.WritingNotAllowedError(
-                "This service was started for reading only. Start it with the option allow_writing to accept and "
-                "reject links."
-            )
-        return await self.call(function)
 
     async def call(self, function: Callable[[EntityLinker], T]) -> T:
         """The result of a short look-up with the linker, in a thread of its own."""
@@ -224,8 +207,7 @@ class Collections:
 
     async def get(self, name: str | None = None) -> CollectionHandle:
         """An open collection; None names the only one there is. Raises CollectionNotFoundError if it does not exist, or
-        is not served; NoCollectionNamedError if there are several or none to choose from; StoreError if it cannot be
-        opened.
+        is not served; ServiceError if there are several or none to choose from; StoreError if it cannot be opened.
         """
         if name in self._handles:
             return self._handles[name]
@@ -233,7 +215,8 @@ class Collections:
         if not name:
             if len(names) != 1:
                 named = f"Name a collection, one of: {', '.join(names)}."
-                raise told.NoCollectionNamedError(named if names else "The store has no collection yet.")
+                text = named if names else "The store has no collection yet."
+                raise ServiceError(text, status=422, code="collection_missing")
             [name] = names
         if name not in names:
             raise CollectionNotFoundError(name, names)

@@ -24,13 +24,7 @@ from pydantic import SecretStr
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
-from pearl_qdrant.service.settings import (
-    BodyTooLargeError,
-    HostNotAllowedError,
-    ServiceSettings,
-    SlowBodyError,
-    UnauthorizedError,
-)
+from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -119,14 +113,14 @@ def _is_allowed(given: str, names: Collection[str]) -> bool:
 
 
 def check_host(names: Collection[str], headers: Headers) -> None:
-    """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser. Raises
-    HostNotAllowedError: it names the host.
-    """
+    """Refuse a request for another host; one that names none, as of HTTP/1.0, is from no browser."""
     for given in (value.decode("latin-1") for name, value in headers if name == b"host" and value):
         if not ("*" in names or _is_allowed(given, names)):
-            raise HostNotAllowedError(
+            raise ServiceError(
                 f"The service does not answer for the host {given[:100]!r}. Ask it by its address or by localhost, "
-                f"or start it with the names that it has in allowed_hosts or public_url."
+                f"or start it with the names that it has in allowed_hosts or public_url.",
+                status=421,
+                code="host_not_allowed",
             )
 
 
@@ -167,9 +161,8 @@ class Gate:
             check_host(self._hosts, scope["headers"])
             scope[HAS_KEY] = has_valid_key(self._keys, scope["path"], scope["headers"])
             if not (scope[HAS_KEY] or scope.get(NEEDS_NO_KEY)):
-                raise UnauthorizedError(
-                    "A valid API key is missing. Send it in a header: Authorization: Bearer KEY, or X-API-Key: KEY."
-                )
+                text = "A valid API key is missing. Send it in a header: Authorization: Bearer KEY, or X-API-Key: KEY."
+                raise ServiceError(text, status=401, code="unauthorized")
             body = await self._read_in_time(scope, receive)
         except PearlQdrantError as error:
             await error_answer(request, error)(scope, receive, answer)
@@ -185,15 +178,15 @@ class Gate:
                 await problem(request, 500, "internal", text)(scope, receive, answer)
 
     async def _read_in_time(self, scope: Scope, receive: Receive) -> bytes | None:
-        """`_read`; raises SlowBodyError if it takes too long."""
+        """`_read`; an error if it takes too long."""
         has_body = any(name in _OF_A_BODY for name, _ in scope["headers"])  # where there is none, nothing is waited for
         try:
             return await asyncio.wait_for(self._read(receive), self._settings.timeout_s if has_body else None)
         except asyncio.TimeoutError as error:
-            raise SlowBodyError("The body did not arrive in time.") from error
+            raise ServiceError("The body did not arrive in time.", status=408, code="slow_body") from error
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body; None if the client hung up. Raises BodyTooLargeError if it is over the limit."""
+        """The body; None if the client hung up; an error if it is over the limit."""
         allowed = self._settings.max_body_bytes
         parts, size = [], 0
         while True:
@@ -209,7 +202,9 @@ class Gate:
             if not message.get("more_body") or size > _DRAINED * allowed:
                 break
         if size > allowed:
-            raise BodyTooLargeError(allowed)
+            limit, most = "max_body_bytes", f"{allowed:,} bytes"
+            text = f"The body is over the limit {limit}: allowed are {most}. Send less in one request."
+            raise ServiceError(text, status=413, code="body_too_large", limit=limit, allowed=allowed)
         return b"".join(parts)
 
     def _report(self, scope: Scope, status: int | None, seconds: float) -> None:

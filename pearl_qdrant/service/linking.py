@@ -328,5 +328,5 @@ async def reject(body: RejectBody, collections: CollectionsHere) -> Response:
 
 async def _learned(body: Body, collections: CollectionsHere, write: Callable[[EntityLinker], LearnedBatch]) -> Response:
     handle = await collections.of(body)
-    batch = await handle.learn(write)
+    batch = await handle.call(write)
     return json_answer({"collection": handle.name, "number": batch.number, "kind": batch.kind, "time": batch.time})

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.settings import ClientGoneError, QueueFullError, TimedOutError
+from pearl_qdrant.service.settings import ClientGoneError, ServiceError, TimedOutError
 from pearl_qdrant.store.protocol import Collection, Store
 
 MAX_QUEUED_CALLS = 64  # Texts or look-ups that may wait for one collection
@@ -109,7 +109,7 @@ class Lane:
 
     async def run(self, call: Callable[[], T]) -> T:
         """The result of a call, which logs with the id of the request that asks, and knows its time. Raises
-        QueueFullError if too many wait; TimedOutError if it does not end in time; one that has not started never does
+        ServiceError if too many wait; TimedOutError if it does not end in time; one that has not started never does
         then.
         """
         if self.queued >= self._max_queued:
@@ -145,14 +145,11 @@ class Lane:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def queue_full(what: str, allowed: int, *, retry_after_s: float) -> QueueFullError:
+def queue_full(what: str, allowed: int, *, retry_after_s: float) -> ServiceError:
     """The error of a full queue."""
     seconds = max(1, math.ceil(retry_after_s))
-    return QueueFullError(
-        f"Too much is waiting ({what}: at most {allowed:,}). Send it again in {seconds} s.",
-        retry_after_s=seconds,
-        allowed=allowed,
-    )
+    text = f"Too much is waiting ({what}: at most {allowed:,}). Send it again in {seconds} s."
+    return ServiceError(text, status=429, code="busy", retry_after_s=seconds, allowed=allowed)
 
 
 def timed_out(timeout_s: float) -> TimedOutError:
@@ -219,7 +216,7 @@ class Joiner:
 
     async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
         """The links of some mentions, in their order. `is_gone` is asked when a request has waited for a batch. Raises
-        QueueFullError if too many mentions wait already; TimedOutError if there is no answer in time; ClientGoneError
+        ServiceError if too many mentions wait already; TimedOutError if there is no answer in time; ClientGoneError
         if the client hung up before its turn came.
         """
         if not mentions:

@@ -236,8 +236,17 @@ class ServiceError(PearlQdrantError):
     def __init_subclass__(cls, *, status: int, code: str) -> None:
         cls.status, cls.code = status, code
 
-    def __init__(self, message: str, *, retry_after_s: float | None = None, **facts: str | int | float) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+        **facts: str | int | float,
+    ) -> None:
         super().__init__(message)
+        self.status, self.code = status or self.status, code or self.code
         self.facts = facts
         self.retry_after_s = retry_after_s
 
@@ -261,52 +270,13 @@ class LimitError(ServiceError, status=422, code="over_limit"):
         )
 
 
-class BodyTooLargeError(ServiceError, status=413, code="body_too_large"):
-    """The body has more bytes than allowed."""
-
-    def __init__(self, allowed: int) -> None:
-        super().__init__(
-            f"The body is over the limit max_body_bytes: allowed are {allowed:,} bytes. Send less in one request.",
-            limit="max_body_bytes",
-            allowed=allowed,
-        )
-
-
 class InvalidRequestError(ServiceError, status=422, code="invalid"):
     """A field has a value that does not fit."""
-
-
-class NoCollectionNamedError(ServiceError, status=422, code="collection_missing"):
-    """Several collections are served, and the request names none."""
-
-
-class UnauthorizedError(ServiceError, status=401, code="unauthorized"):
-    """No valid key."""
-
-
-class WritingNotAllowedError(ServiceError, status=403, code="writing_not_allowed"):
-    """The service was started without writing."""
-
-
-class QueueFullError(ServiceError, status=429, code="busy"):
-    """More is waiting than allowed."""
 
 
 class TimedOutError(ServiceError, status=504, code="timed_out"):
     """No answer in the time that a request has."""
 
 
-class NotReadyError(ServiceError, status=503, code="not_ready"):
-    """What is asked for is being made, or the service stops."""
-
-
 class ClientGoneError(ServiceError, status=499, code="client_gone"):  # as nginx has it
     """The client hung up before its turn came; nobody gets this answer."""
-
-
-class HostNotAllowedError(ServiceError, status=421, code="host_not_allowed"):
-    """The service does not answer for this host."""
-
-
-class SlowBodyError(TimedOutError, status=408, code="slow_body"):
-    """The body of a request did not arrive in time."""

@@ -18,7 +18,6 @@ from pathlib import Path
 import click
 import pytest
 from cli_runner import commands, leaves
-from recipe_tables import write_rows
 
 from pearl_qdrant import EntityLinker, errors
 from pearl_qdrant.cli import cli
@@ -164,23 +163,6 @@ def test_a_table_of_figures_is_written_by_a_script(page: str) -> None:
         text = text.replace(table, "")
     assert tables
     assert [line for line in text.splitlines() if re.match(r"\|.*\| [\d.]+ ", line)] == [], "rows copied by hand"
-
-
-def test_a_script_replaces_its_own_rows(tmp_path: Path) -> None:
-    """Rows of another run stay, other tables and text too; a page without such a table is an error."""
-    script = str(ROOT / "benchmarks" / "run.py")
-    page = tmp_path / "page.md"
-    page.write_text(
-        "A\n\n<!--benchmarks/run.py-->\n| a | b |\n|---|---|\n| x: 2 | 1 |\n| y | 1 |\n<!--/benchmarks/run.py-->\n\nB\n"
-    )
-
-    write_rows(page, script, "a | c", [["x: 3", "5"], ["z", "6"]])
-
-    assert page.read_text().splitlines()[3:8] == ["| a | c |", "|---|---|", "| x: 3 | 5 |", "| y | 1 |", "| z | 6 |"]
-    assert page.read_text().startswith("A\n\n<!--benchmarks/run.py-->\n")
-    assert page.read_text().endswith("<!--/benchmarks/run.py-->\n\nB\n")
-    with pytest.raises(click.ClickException, match="has no lines"):
-        write_rows(page, script, "a | c", [], part=":other")
 
 
 def test_figures_of_the_readme_are_those_of_the_docs() -> None:

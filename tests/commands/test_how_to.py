@@ -14,6 +14,7 @@ from evaluation_data import make_evaluation_data
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker, load_base, read_entities
+from pearl_qdrant.linking.calibration import calibrate
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # s: a page is up to twenty commands
 
@@ -25,6 +26,9 @@ PAGES = (
     *("operations", "python-api", "resolve", "scaling", "service", "tables"),
     *("bases/index", "bases/known", "bases/tables"),
 )
+
+OF_SHIPPED = ("documents", "learned-names", "linking", "models", "service")
+"""Pages on `demo`, or on the model that ships; elsewhere a tiny one takes less time."""
 
 LEFT_OUT = (
     r"pearl-qdrant (serve|mcp)\b|\bserve\(",  # does not end; tests/service and tests/integrations start it
@@ -48,8 +52,10 @@ OBO = "format-version: 1.2\n\n[Term]\nid: DOID:1\nname: heart failure\n\n[Term]\
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the pages name, and a store with their collections."""
+def prepared(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A folder with the files that the pages name, and a store with their collections; only `demo`, of which a page
+    shows answers, has the model that ships.
+    """
     folder = tmp_path_factory.mktemp("prepared")
     entities = list(read_entities(SAMPLE))
     names = [name for one in entities for name in one.names()]
@@ -58,7 +64,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = SAMPLE.read_text("utf-8").splitlines(keepends=True)
     (folder / "base.tsv").write_text("".join(rows[:40]), "utf-8")
     for name, chosen in (("news", 60), ("umls", 200), ("products", 60), ("doid", 10), ("mondo", 20)):
-        EntityLinker.build([*DISEASES, *entities[:chosen]], path=store, collection=name).close()
+        EntityLinker.build([*DISEASES, *entities[:chosen]], path=store, collection=name, model=model).close()
     lines = {
         "mentions.txt": names[:400],
         "column.txt": names[:300],
@@ -91,6 +97,16 @@ def is_left_out(text: str) -> bool:
     return any(re.search(one, text) for one in LEFT_OUT)
 
 
+@pytest.fixture
+def few_mentions(few_resamples: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each kind of mentions that a calibration or an evaluation makes from a base, twenty are enough to run them."""
+    from training.evaluation.tasks import linking
+
+    made = linking.made_mentions
+    monkeypatch.setattr(linking, "made_mentions", lambda base, _: made(base, 400))
+    monkeypatch.setattr(calibrate, "PER_KIND", 20)
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a double of a Qdrant server."""
@@ -107,12 +123,14 @@ def test_what_a_page_shows_runs(
     run: Run,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    few_resamples: None,
+    few_mentions: None,
 ) -> None:
     """Copied from top to bottom it works, where the collections and files that it names are there."""
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     shutil.copytree(model, tmp_path / "my-model")
     monkeypatch.chdir(tmp_path)
+    if page not in OF_SHIPPED:
+        monkeypatch.setenv("PEARL_QDRANT_MODEL", str(tmp_path / "my-model"))
     text = (ROOT / "docs" / f"{page}.md").read_text("utf-8").replace("http://localhost:6333", server)
     if page == "tables":
         pl = pytest.importorskip("polars")

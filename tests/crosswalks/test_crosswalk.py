@@ -50,13 +50,6 @@ def test_entities_are_found_by_their_names(linker: EntityLinker) -> None:
     assert found["X:3"].reason
 
 
-def test_two_collections_need_no_files(store: Path) -> None:
-    """Names of collections are enough."""
-    found = crosswalk("ours", "base", store=str(store))
-    assert (found.subject_source, found.object_source) == ("ours", "base")
-    assert {one.subject_id: one.object_id for one in found.matches}["X:2"] == "mi"
-
-
 def test_one_to_one_gives_no_entity_twice(linker: EntityLinker) -> None:
     """Of two entities that are the same one there, one has it, and the other says so."""
     pytest.importorskip("scipy")

@@ -35,7 +35,9 @@ def index(linker: EntityLinker) -> Iterator[EntityIndex]:
 
 
 def test_another_name_of_an_entity_finds_its_document(index: EntityIndex) -> None:
-    """A question that shares no word with the document finds it by the entity; without entities it does not."""
+    """A question that shares no word with the document finds it by the entity; without entities it does not. Text and
+    metadata are stored as they are; the score falls from document to document.
+    """
     question = "The New York Times"
 
     assert index.entities_of(question) == ["nyt"]
@@ -44,12 +46,7 @@ def test_another_name_of_an_entity_finds_its_document(index: EntityIndex) -> Non
     assert [one.document_id for one in index.search(question, entities="filter")] == ["3"]
     assert index.search(question, dense=False, entities="off")[0].document_id == "1"
     assert index.search("myocardial infarction", dense=False)[0].document_id == "2"
-
-
-def test_what_was_given_with_a_document_comes_back(index: EntityIndex) -> None:
-    """Text and metadata are stored as they are; the score falls from document to document."""
     first, *others = index.search("New York State lakes")
-
     assert (first.text, first.metadata, first.entity_ids) == (DOCUMENTS[0][1], {"source": "atlas"}, ("nys",))
     assert [one.score for one in (first, *others)] == sorted((one.score for one in (first, *others)), reverse=True)
 

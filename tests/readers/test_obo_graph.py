@@ -90,11 +90,6 @@ def test_a_node_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_term_of_another_ontology_keeps_its_iri() -> None:
     """Only ids of the OBO Foundry, EFO and Orphanet are shortened."""
     iris = ["http://www.ebi.ac.uk/efo/EFO_0000001", "http://www.orpha.net/ORDO/Orphanet_9", "http://toy.example/T_1"]
-    nodes = [replace_id(node("MADE_1", "n"), iri) for iri in iris]
+    nodes = [node("MADE_1", "n") | {"id": iri} for iri in iris]
 
     assert [entity.entity_id for entity in read(graph(nodes, []))] == ["EFO:0000001", "Orphanet:9", iris[2]]
-
-
-def replace_id(found: dict[str, Any], iri: str) -> dict[str, Any]:
-    """A node with another id."""
-    return found | {"id": iri}

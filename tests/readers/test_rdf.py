@@ -88,18 +88,13 @@ def test_languages_decide_the_names(languages: tuple[str, ...], names: list[str]
 
 
 def test_a_name_of_several_languages_has_the_first_requested_one() -> None:
-    """Else the first that the base states; without a tag it has none."""
+    """Else the first that the base states; without a tag it has none, and comes after the requested ones."""
     text = PREFIXES + 't:a rdfs:label "Anna"@fr, "Anna"@fi, "Anna", "Ännchen"@DE, "Anja" .'
+    plain = PREFIXES + 't:a foaf:name "plain", "Anna"@en, "Anne"@fr . t:b foaf:name "plain", "Anne"@fr .'
 
     assert read(text, languages=("fi", "fr", "de"))[0].languages == {"Anna": "fi", "Ännchen": "de"}
     assert read(text, languages=("de", "all"))[0].languages == {"Anna": "fr", "Ännchen": "de"}
-
-
-def test_a_name_without_a_language_comes_after_the_requested_ones() -> None:
-    """It is the canonical name if there is no other, and an alias otherwise."""
-    text = PREFIXES + 't:a foaf:name "plain", "Anna"@en, "Anne"@fr . t:b foaf:name "plain", "Anne"@fr .'
-
-    assert [list(entity.names()) for entity in read(text)] == [["Anna", "plain"], ["plain"]]
+    assert [list(entity.names()) for entity in read(plain)] == [["Anna", "plain"], ["plain"]]
 
 
 def test_codes_of_languages_are_checked() -> None:
@@ -248,11 +243,6 @@ def test_statements_about_a_subject_are_joined_wherever_they_are(tmp_path: Path)
         assert list(reader.read(report, scattered=result.scattered)) == [PEOPLE[1], entities[0], PEOPLE[0]]
         assert report == result.report
         assert result.entities == 3
-
-
-def test_scan_limit_and_passes_agree() -> None:
-    """A second pass gives the same, and a limit ends early."""
-    assert [len(read(SKOS, limit=n)) for n in (1, 3, 99)] == [1, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from rdf_bases import PREFIXES, read
 
 from ingest.base.format import ReadOptions
-from ingest.base.type_map import ClassGraph
 from ingest.formats import open_reader
 from ingest.io import limits
 from ingest.io.report import ReadReport
@@ -75,23 +74,12 @@ def test_cycles_of_classes_end() -> None:
 
 def test_a_chain_of_classes_is_walked_to_a_bound() -> None:
     """In a chain each class has its nearest ancestors."""
-    n = 2_000
+    n = 500
     chain = "".join(f't:{i} rdfs:subClassOf t:{i + 1} ; rdfs:label "c" ; a owl:Class .\n' for i in range(n))
     entities = read(PREFIXES + chain)
 
     assert {len(entity.kb_types) for entity in entities[: n - limits.MAX_KB_TYPES]} == {limits.MAX_KB_TYPES}
     assert entities[0].kb_types[0] == "http://toy.example/1"
-
-
-def test_a_class_below_very_many_is_kept_once() -> None:
-    """The classes above one class are collected, not copied for each of them."""
-    tree = ClassGraph[str]()
-    for i in range(200_000):
-        tree.add("a", f"b{i}")
-    tree.finish()
-
-    assert tree.walk_up(["a"], 128)[0][:3] == ["a", "b0", "b1"]
-    assert tree.walk_up(["b0"], 128)[0] == ["b0"]
 
 
 def test_subjects_in_turn_are_joined_within_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +140,7 @@ def test_time_grows_with_the_input(name: str) -> None:
         return time.process_time() - start
 
     seconds(100)
-    assert seconds(48_000) < 16 * seconds(6_000) + 1
+    assert seconds(24_000) < 16 * seconds(3_000) + 0.5
 
 
 @pytest.mark.slow
@@ -174,4 +162,4 @@ def test_memory_does_not_grow_with_the_input(tmp_path: Path) -> None:
         return found
 
     for is_scattered in (False, True):
-        assert peak(40_000, is_scattered=is_scattered) < peak(5_000, is_scattered=is_scattered) + 35_000 * 100
+        assert peak(20_000, is_scattered=is_scattered) < peak(2_500, is_scattered=is_scattered) + 17_500 * 100

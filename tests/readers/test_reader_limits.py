@@ -150,15 +150,6 @@ def test_scattered_rows_past_a_bound_are_refused_by_name(
             list(reader.read(ReadReport()))
 
 
-def test_scattered_rows_within_the_bounds_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exactly the maximal number of names is allowed."""
-    monkeypatch.setattr(limits, "MAX_NAMES", N)
-    monkeypatch.setattr(limits, "MAX_ROWS", N)
-    path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(2 * N)))
-
-    assert [len(list(entity.names())) for entity in read(path, "tsv", ReadReport(max_errors=0))] == [N, N]
-
-
 def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entity keeps its first own types and their nearest ancestors."""
     monkeypatch.setattr(limits, "MAX_KB_TYPES", 3)

@@ -9,6 +9,8 @@ import random
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from effort import examples
@@ -31,6 +33,7 @@ from umls_release import (
     write,
 )
 
+from ingest.base import reader
 from ingest.base.format import ReadOptions
 from ingest.base.type_map import TypeMap
 from ingest.formats import detect_format
@@ -67,32 +70,26 @@ def test_every_form_of_a_release_gives_the_same_entities(tmp_path: Path, form: s
 
 
 def test_a_lone_mrconso_has_names_without_types(tmp_path: Path) -> None:
-    """The names alone are a base; the report notes that there are no types."""
+    """The names alone are a base; the report notes that there are no types, by which nothing can be chosen then."""
     report = ReadReport()
     (heart, _) = read(write(tmp_path, {"MRCONSO.RRF": CONSO.encode()}), report=report)
 
     assert heart.kb_types == heart.types == ()
     assert any("no MRSTY.RRF" in note for note in report.notes)
+    with pytest.raises(FormatError, match=r"no MRSTY\.RRF"):
+        read(tmp_path, semantic_types=("T047",))
 
 
 def test_a_full_disk_is_no_bad_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the temporary database does not fit, the message says what to do."""
-    meta = write(tmp_path, RELEASE)
+    meta = write(tmp_path, RELEASE | {"MRDEF.RRF": definition(HEART, "A10", "X", "long " * 5000).encode()})
 
-    class Full:
-        """A database on a full disk."""
+    def connect(*given: Any, **named: Any) -> sqlite3.Connection:
+        opened = sqlite3.connect(*given, **named)
+        opened.execute("PRAGMA max_page_count = 2")
+        return opened
 
-        def execute(self, statement: str, *_: object) -> object:
-            if statement.startswith(("PRAGMA", "CREATE TABLE", "BEGIN")):
-                return self
-            raise sqlite3.OperationalError("database or disk is full")
-
-        executemany = execute
-
-        def close(self) -> None:
-            """Nothing to close."""
-
-    monkeypatch.setattr("ingest.base.reader.sqlite3.connect", lambda *_, **__: Full())
+    monkeypatch.setattr(reader, "sqlite3", SimpleNamespace(connect=connect, Error=sqlite3.Error))
     with pytest.raises(InputError, match=r"disk is full.*Point TMPDIR"):
         read(meta)
 
@@ -187,6 +184,7 @@ def test_odd_paths_are_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a\tb\n")
     (tmp_path / "META").mkdir()
     (tmp_path / "META" / "MRCONSO.RRF").symlink_to(tmp_path / "loop")
+    (write(tmp_path / "base" / "META", RELEASE) / "up").symlink_to(tmp_path / "base")
 
     for name in ("loop", "dir", "file", "missing", "META"):
         with pytest.raises(FormatError):
@@ -195,14 +193,7 @@ def test_odd_paths_are_refused_in_words(tmp_path: Path) -> None:
         read(Path("-"))
     with pytest.raises(ValueError, match="no path"):
         UmlsReader([], ReadOptions())
-
-
-def test_a_loop_of_folders_does_not_hide_the_base(tmp_path: Path) -> None:
-    """A link to the parent folder is not followed forever; the nearest files are read."""
-    meta = write(tmp_path / "META", RELEASE)
-    (meta / "up").symlink_to(tmp_path)
-
-    assert len(read(tmp_path)) == 2
+    assert len(read(tmp_path / "base")) == 2, "a link to the folder above is not followed for ever"
 
 
 def test_a_file_is_recognised_by_its_rows(tmp_path: Path) -> None:
@@ -251,13 +242,10 @@ def test_what_options_leave_out_is_counted_by_reason(tmp_path: Path) -> None:
         ("T047", [HEART]),
         ("disease or syndrome", [HEART]),
         ("B2.2.1", [HEART]),
-        ("B", [HEART]),
         ("Disorders", [HEART]),
         ("chem", [DRUG]),
-        ("A1", [DRUG]),
         ("A1.4.1", [DRUG]),
         ("A", [DRUG, PLACE]),
-        ("T191", []),
     ],
 )
 def test_semantic_types_are_chosen_in_any_spelling(tmp_path: Path, wanted: str, expected: list[str]) -> None:
@@ -274,12 +262,6 @@ def test_an_unknown_semantic_type_lists_those_near_it(tmp_path: Path, wanted: st
     """A typing error is an error, and does not give an empty collection."""
     with pytest.raises(SettingsError, match=f"'{wanted}' is not a semantic type.*{near}"):
         read(write(tmp_path, RELEASE), semantic_types=(wanted,))
-
-
-def test_semantic_types_need_their_file(tmp_path: Path) -> None:
-    """Without MRSTY.RRF nothing can be chosen by type."""
-    with pytest.raises(FormatError, match=r"no MRSTY\.RRF"):
-        read(write(tmp_path, {"MRCONSO.RRF": CONSO.encode()}), semantic_types=("T047",))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,26 +40,6 @@ def test_a_folder_of_yago_45_is_read(tmp_path: Path) -> None:
     assert any("1 entities have no name in these languages" in note for note in report.notes)
 
 
-def test_a_zip_is_read_as_its_folder_is(tmp_path: Path) -> None:
-    """One zip, a zip for each file, compressed files and single files give the same entities."""
-    folder = write(tmp_path / "folder", YAGO_45)
-    with zipfile.ZipFile(tmp_path / "yago.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in YAGO_45.items():
-            archive.writestr(f"yago/{name}", text)
-    zips, packed = tmp_path / "zips", tmp_path / "packed"
-    zips.mkdir()
-    packed.mkdir()
-    for name, text in YAGO_45.items():
-        with zipfile.ZipFile(zips / name.replace(".ttl", ".zip"), "w") as archive:
-            archive.writestr(name, text)
-        (packed / f"{name}.bz2").write_bytes(bz2.compress(text.encode()))
-    files = sorted(path for path in folder.iterdir() if path.suffix == ".ttl")
-
-    for paths in ([tmp_path / "yago.zip"], [zips], [packed], files):
-        assert read(*paths) == read(folder) == [VILLAGE, CAFE, PARIS, ELVIS]
-        assert detect_format(paths) == "rdf"
-
-
 def test_yago_4_is_joined_from_its_files(tmp_path: Path) -> None:
     """Names, types, classes and Wikidata ids are joined from files in different orders; others are excluded."""
     elvis = replace(ELVIS, extra={"wikidata_id": "Q303"})
@@ -79,23 +57,6 @@ def test_yago_4_without_some_files_has_less(tmp_path: Path) -> None:
     assert [entity.kb_types for entity in read(tmp_path / "labels" / labels)] == [(), ()]
     assert {entity.kb_types for entity in read(simple)} == {("City", "AdministrativeArea", "Place"), ("Person",)}
     assert {entity.kb_types for entity in read(no_classes)} == {("Old_town_Q1", "City"), ("Person",)}
-
-
-ORDER = "TCPEN"
-
-
-def test_languages_are_chosen_in_their_order(tmp_path: Path) -> None:
-    """The first language that an entity has gives its canonical name; labels of another file are joined to it."""
-    village, cafe, paris, elvis, nowhere = sorted(
-        read(write(tmp_path, YAGO_45), languages=("fr", "en", "ES")),
-        key=lambda entity: ORDER.index(entity.entity_id[0]),
-    )
-
-    assert list(paris.names()) == ["Paris", "París", "Ville Lumière", "City of Light"]
-    assert paris.kb_types == PARIS.kb_types
-    assert paris.languages == {"Paris": "fr", "París": "es", "Ville Lumière": "fr", "City of Light": "en"}
-    assert (elvis, cafe, village) == (ELVIS, CAFE, VILLAGE)
-    assert nowhere == Entity("Nowhere", "Nulle part", languages={"Nulle part": "fr"})
 
 
 def test_several_labels_make_one_canonical_name(tmp_path: Path) -> None:
@@ -175,15 +136,6 @@ def test_a_folder_without_names_is_refused(tmp_path: Path, files: dict[str, str]
         read(write(tmp_path, files))
 
 
-@pytest.mark.parametrize("name", ["labels", "full-types", "class", "sameAs"])
-def test_a_truncated_file_is_an_error(tmp_path: Path, name: str) -> None:
-    """A file that was cut off while it was fetched does not pass for a smaller base, whichever it is."""
-    path = write(tmp_path, YAGO_4) / f"yago-wd-{name}.nt.gz"
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(FormatError, match="ends early"):
-        read(tmp_path)
-
-
 def test_yago_is_found_by_its_content(tmp_path: Path) -> None:
     """A folder and a file are known as RDF, whatever their names; the vocabulary is found from their statements."""
     folder = write(tmp_path / "download", YAGO_45)
@@ -222,15 +174,3 @@ def test_ids_become_names(tmp_path: Path) -> None:
         ("AC%2FDC_%28x%29", "AC/DC (x)"),
         ("A/B", "A/B"),
     ]
-
-
-def test_classes_know_what_is_above_them(tmp_path: Path) -> None:
-    """Ancestors are listed nearest first, each once, also with cycles, without the top class."""
-    rows = "yago:a yago:b\nyago:b yago:a\nyago:b yago:c\nyago:c schema:Thing\nyago:x yago:x".replace(
-        " ", " rdfs:subClassOf "
-    )
-    facts = "yago:E rdf:type yago:a\nyago:F rdf:type yago:unknown\nyago:F rdf:type yago:x\nyago:F rdf:type yago:a"
-    first, second = read(write(tmp_path, {"yago-taxonomy.ttl": turtle(rows), "yago-facts.ttl": turtle(facts)}))
-
-    assert first.kb_types == ("a", "b", "c")
-    assert second.kb_types == ("unknown", "x", "a", "b", "c")

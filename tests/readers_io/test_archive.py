@@ -104,17 +104,6 @@ def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrap
         sum(map(len, open_source(path).chunks()))
 
 
-def test_the_list_of_members_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive of thousands of small files takes time with their number, not with its square."""
-    path = pack(tmp_path / "base.zip", {f"{i}.tsv": TSV for i in range(50)})
-    opened = []
-    real = zipfile.ZipFile
-    monkeypatch.setattr(zipfile, "ZipFile", lambda *args: opened.append(args) or real(*args))
-    read = [b"".join(open_source(f"{path}!{member}").chunks()) for member in list_members(str(path))]
-    assert read == [TSV] * 50
-    assert len(opened) == 1
-
-
 def test_an_archive_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     """What is held of an archive belongs to the file as it was."""
     path = pack(tmp_path / "base.zip", {"a.tsv": TSV})

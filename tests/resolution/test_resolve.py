@@ -14,15 +14,10 @@ import pytest
 from resolution_names import LetterEncoder
 
 from pearl_qdrant.errors import FormatError, OptionError
-from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.ngrams import IdfTable, fold_name
 from pearl_qdrant.resolution import Decision, NameRecord, Resolution, resolve
-from pearl_qdrant.resolution.clusters import FORBIDDEN, Group, PairTable, ScorePairs, cluster_names
+from pearl_qdrant.resolution.clusters import FORBIDDEN, PairTable, ScorePairs, cluster_names
 from pearl_qdrant.resolution.pairs import comparison
 from pearl_qdrant.resolution.pairs.comparison import pack_pairs
-from pearl_qdrant.resolution.pairs.features import FEATURES, form_of, string_pair
-from pearl_qdrant.resolution.pairs.model import PairModel, compute_terms, doubt, shipped_model
-from pearl_qdrant.resolution.pairs.same_words import Slots
 
 NAMES = [
     NameRecord("Albert Einstein", "PERSON", "d1"),
@@ -135,17 +130,15 @@ def test_earlier_nodes_never_merge_by_themselves() -> None:
 
 
 def test_undo_takes_a_name_out_for_good(found: Resolution) -> None:
-    """A name that was taken out has a node of its own, which later runs keep apart from the former."""
+    """A name that was taken out has a node of its own, which later runs keep apart from the former; there is nothing to
+    undo for a name that is alone, or not there.
+    """
     undone = found.undo([NameRecord("Einstein, Albert", "PERSON")])
     assert len(nodes(undone, "Albert Einstein", "Einstein, Albert")) == 2
     again = resolve(["Niels Bohr"], previous=undone, encoder=LetterEncoder())
     assert len(nodes(again, "Albert Einstein", "Einstein, Albert")) == 2
     others = {(one.name, one.type, one.node_id) for one in found.names if "instein" not in one.name}
     assert others <= {(one.name, one.type, one.node_id) for one in again.names}
-
-
-def test_undoing_what_is_alone_or_unknown_says_so(found: Resolution) -> None:
-    """There is nothing to undo for a name that is alone, or not there."""
     with pytest.raises(OptionError, match="alone"):
         found.undo(["hepatitis B"])
     with pytest.raises(OptionError, match="no name"):
@@ -163,18 +156,15 @@ def test_files_hold_all_that_a_later_run_needs(found: Resolution, tmp_path: Path
 
 
 def test_decisions_are_read_from_the_review(tmp_path: Path) -> None:
-    """`same` in a row of the review merges its names, `different` keeps them apart; empty cells decide nothing."""
+    """`same` in a row of the review merges its names, `different` keeps them apart; empty cells decide nothing, and a
+    word that is no decision is an error with its line.
+    """
     review = tmp_path / "review.tsv"
     review.write_text("decision\tname\tother\nsame\tBob\tRobert Miller\ndifferent\tAnn Lee\tLee, Ann\n\tx\ty\n")
     names = ["Bob", "Robert Miller", "Ann Lee", "Lee, Ann", "x", "y"]
     found = resolve(names, decisions=review, encoder=LetterEncoder())
     assert len(nodes(found, "Bob", "Robert Miller")) == 1
     assert len(nodes(found, "Ann Lee", "Lee, Ann")) == 2
-
-
-def test_a_wrong_decision_names_its_line(tmp_path: Path) -> None:
-    """A word that is no decision is an error with the line."""
-    review = tmp_path / "review.tsv"
     review.write_text("decision\tname\tother\nperhaps\ta\tb\n")
     with pytest.raises(FormatError, match=r"review\.tsv:2: .*perhaps"):
         resolve(["a", "b"], decisions=review, encoder=LetterEncoder())
@@ -182,14 +172,12 @@ def test_a_wrong_decision_names_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [[], ["", "  "], ["\u200b", "!!!", "???"], ["a"], ["\ud800x", "y"], ["x" * 5000] * 2])
 def test_strange_names_do_no_harm(names: Iterable[str]) -> None:
-    """No names, blank ones, signs alone, a lone surrogate and a very long name get through."""
+    """No names, blank ones, signs alone, a lone surrogate and a very long name get through; a string that is no file
+    would be read letter by letter: an error.
+    """
     given = [name for name in names if name.strip()]
     found = resolve(names, encoder=LetterEncoder())
     assert {one.name for one in found.names} == set(given)
-
-
-def test_one_string_is_no_list_of_names() -> None:
-    """A string that is no file would be read letter by letter: an error."""
     with pytest.raises(TypeError, match="pass a list"):
         resolve("Albert Einstein", encoder=LetterEncoder())
 
@@ -230,72 +218,6 @@ def test_names_that_agree_are_one(known: list[tuple[int, int, float]], expected:
     assert run(known) == expected
 
 
-def test_missing_pairs_are_scored() -> None:
-    """A pair that the search did not find is scored when it is needed."""
-    asked: list[tuple[int, int]] = []
-
-    def score(pairs: Sequence[tuple[int, int]]) -> tuple[list[float], list[int]]:
-        asked.extend(pairs)
-        return [0.9] * len(pairs), [0] * len(pairs)
-
-    table = table_of([(0, 1, 0.9), (1, 2, 0.8)], score)
-    found = cluster_names(table, 0.6, prefer=alike)
-    assert [cluster.members for cluster in found] == [[0, 1, 2]]
-    assert asked == [(0, 2)]
-
-
-def test_a_person_forbids_any_pair() -> None:
-    """A pair is forbidden whether it was known before or not, and known pairs keep their probabilities."""
-    table = table_of([(0, 1, 0.9), (2, 5, 0.4), (1, 2, 0.8)])
-    table.forbid(1, 0)
-    table.forbid(5, 0)
-
-    assert [table.get(*pair) for pair in ((0, 1), (0, 5), (2, 1), (5, 2), (3, 4))] == [-1.0, -1.0, 0.8, 0.4, None]
-    assert sorted(table.items(0.5)) == [(1, 2, 0.8)]
-    assert len(list(table.items(FORBIDDEN))) == 4
-
-
-def test_groups_with_founders_stay_two() -> None:
-    """Earlier nodes keep their founders and do not merge; a new name joins the nearer one."""
-    groups = [Group([0, 1], 0), Group([2], 2)]
-    found = run([(1, 2, 0.99), (0, 2, 0.99), (2, 3, 0.9), (0, 3, 0.7), (1, 3, 0.7)], groups=groups)
-    assert found == [[0, 1], [2, 3]]
-
-
-def test_members_agree_with_their_representative() -> None:
-    """Each member has the least probability with the representative, or leaves."""
-    table = table_of([(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.9), (0, 3, 0.95), (1, 3, 0.9), (2, 3, 0.1)])
-    for cluster in cluster_names(table, 0.5, prefer=alike):
-        assert min(cluster.agreement.values()) >= 0.5
-
-
-def test_the_preferred_name_is_the_representative() -> None:
-    """Of names that agree about as well the preferred one is taken, and never one below 0."""
-    table = table_of([(0, 1, 0.9), (0, 2, 0.9), (1, 2, 0.88)])
-    best = cluster_names(table, 0.5, prefer=lambda members: {0: 1.0, 1: 3.0, 2: 2.0})
-    assert [cluster.representative for cluster in best] == [1]
-    last = cluster_names(table, 0.5, prefer=lambda members: {0: -1.0, 1: -1.0, 2: 0.0})
-    assert [cluster.representative for cluster in last] == [2]
-
-
-def test_features_do_not_depend_on_the_order() -> None:
-    """Two names give the same features either way round."""
-    for a, b in (
-        ("John Todd", "John Blair Smith Todd"),
-        ("IL-2", "interleukin 2"),
-        ("", "x"),
-        ("Tshikapa", "qi ka pa"),
-    ):
-        one, two = form_of(a, a.lower()), form_of(b, b.lower())
-        assert string_pair(one, two) == string_pair(two, one)
-
-
-@pytest.mark.parametrize("a, b", [("tshikapa", "chikapa"), ("kutiyana", "cutiana"), ("bardejov", "partejoff")])
-def test_transliterations_have_one_skeleton(a: str, b: str) -> None:
-    """Consonants of one sound are equal."""
-    assert skeleton(a) == skeleton(b)
-
-
 def test_cells_find_the_neighbours_of_a_full_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many names are compared within cells, which find nearly all of the nearest names."""
     rng = np.random.default_rng(0)
@@ -311,31 +233,6 @@ def test_cells_find_the_neighbours_of_a_full_comparison(monkeypatch: pytest.Monk
     assert all(i not in row for i, row in enumerate(near.names.tolist()))
 
 
-def test_rare_ngrams_find_pairs() -> None:
-    """Names with a rare word in common are proposed, whatever else they have."""
-    names = ["Zyxomma petiolatum", "a dragonfly called zyxomma", "left lung", "right lung", "liver"]
-    rows = comparison.weighted_rows([fold_name(name) for name in names], IdfTable.from_names(names))
-    found = list(comparison.ngram_pairs(rows, features=30, k=3))
-    assert {(0, 1), (2, 3)} <= {(min(pair), max(pair)) for block in found for pair in block.tolist()}
-
-
-def test_terms_are_what_they_are_called() -> None:
-    """A term is a feature, what one exceeds a number by, or a product."""
-    features = np.zeros((1, len(FEATURES)), np.float32)
-    features[0, FEATURES.index("dense")], features[0, FEATURES.index("edit")] = 0.75, 0.5
-    terms = compute_terms(features, ["dense", "dense>0.5", "dense*edit"])
-    assert terms.tolist() == [[0.75, 0.25, 0.375]]
-    with pytest.raises(ValueError, match="colour"):
-        compute_terms(features, ["colour"])
-
-
-def test_the_shipped_model_is_of_this_version() -> None:
-    """Every term of the model that ships is known, and its threshold is a probability."""
-    model = shipped_model()
-    assert isinstance(model, PairModel)
-    assert 0.5 <= model.threshold(0.9) <= model.threshold(0.98) < model.threshold(0.999) < model.threshold(1) == 1
-
-
 SAME, PART, APART = [False], [True], list[bool]()
 """Of the names that join a node, whether one does as a part of its name."""
 
@@ -343,10 +240,7 @@ THINGS = [
     (SAME, "Aldermann Pharma", "Aldermann Pharma GmbH"),
     (SAME, "Aldermann", "Aldermann S.p.A."),
     (SAME, "vector store", "the vector stores"),
-    (SAME, "LLM", "LLMs"),
     (SAME, "Normandy", "Normandie"),
-    (SAME, "MongoDB", "Mongo"),
-    (SAME, "Aldermann AG", "Aldermann Group"),
     (SAME, "A.B. Alder Pharma", "AB Alder Pharma Ltd"),
     (SAME, "AlderSoft", "Alder Soft Inc"),
     (SAME, "U.K.", "United Kingdom"),
@@ -354,12 +248,10 @@ THINGS = [
     (PART, "TNF beta", "tumor necrosis factor beta"),
     (PART, "naproxen", "Naproxen 500 mg"),
     (APART, "FTPS", "FTP"),
-    (APART, "C", "C++"),
     (APART, "Java", "JavaScript"),
 ]
 PERSONS = [
     (SAME, "Ada Bergström", "President Ada Bergström"),
-    (SAME, "Ada Bergström", "Ada K. Bergström"),
     (SAME, "Bergström, Ada", "Ada Karin Bergström"),
     (SAME, "Secretary of State Ada Bergström", "Ada Bergström"),
     (SAME, "Jeff Bergström", "Jeffrey Bergström"),
@@ -367,13 +259,11 @@ PERSONS = [
     (SAME, "St. Ada Bergström", "Saint Ada Bergström"),
     (APART, "Ada K. Bergström", "Ada L. Bergström"),
     (APART, "Bergström", "President Bergström"),
-    (APART, "Thomas King", "Thomas Bergström"),
     (APART, "Bergströms", "Bergström"),
     (PART, "A. Bergström", "Ada Bergström"),
     (APART, "Madame Bergström", "M. Bergström"),
     (PART, "AK Bergström", "Ada Karin Bergström"),
     (SAME, "Trade Minister Ada Bergström", "President Ada Bergström"),
-    (SAME, "Ada Bergström's", "Ada Bergström"),
     (APART, "gentleman", "red-faced gentleman"),
     (APART, "Mr. and Mrs. Bergström", "Mr. Bergström"),
 ]
@@ -389,19 +279,3 @@ def test_names_of_one_thing_or_person(kind: str, expected: list[bool], one: str,
     """
     both = resolve([NameRecord(one, kind), NameRecord(other, kind)], encoder=LetterEncoder())
     assert [row.reason == "part of the name" for row in both.names if not row.founded] == expected
-
-
-def test_places_that_nobody_knows_may_be_spelt_alike() -> None:
-    """A slip in the name of an unknown place is no doubt; a longer name is one."""
-    names = "Kowra", "Kovra", "Kowrabad", "Kowrabadgarh"
-    short, slip, town, castle = (form_of(name, fold_name(name)) for name in names)
-    assert not doubt(short, slip, is_same=False, are_unknown_places=True)
-    assert doubt(town, castle, is_same=False, are_unknown_places=True)
-
-
-def test_slots_count_what_others_have_in_a_place() -> None:
-    """Siblings share a place that many fill; two spellings of one thing do not."""
-    slots = Slots([("berg", part) for part in ("face", "voice", "hand", "coat")] + [("left", "lung")])
-    assert slots.others(("berg", "face"), ("berg", "voice")) == 2
-    assert slots.others(("left", "lung"), ("lung",)) == 0
-    assert slots.share(("berg", "face"), ("berg", "voice")) > 0

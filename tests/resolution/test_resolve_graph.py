@@ -16,7 +16,7 @@ from cli_runner import Run
 from resolution_names import LetterEncoder
 
 from pearl_qdrant.errors import FormatError, OptionError
-from pearl_qdrant.resolution import Decision, NameRecord, Resolution, resolve
+from pearl_qdrant.resolution import NameRecord, Resolution, resolve
 from pearl_qdrant.resolution.graphs import resolve_graph
 
 Resolve = Callable[[list[NameRecord]], Resolution]
@@ -263,16 +263,6 @@ def test_lists_of_edges_keep_their_form(tmp_path: Path, name: str, text: str, ex
     found = resolve_graph(tmp_path / name, RESOLVE)
 
     assert found.path.read_text() == expected
-
-
-def test_decisions_of_the_review_count_in_a_second_run(tmp_path: Path) -> None:
-    """A person's decision separates or merges the nodes of the graph."""
-    (tmp_path / "e.tsv").write_text("Niels Bohr\tCopenhagen\nniels bohr\tOslo\nKobenhavn\tOslo\n")
-    decisions = [Decision("Kobenhavn", "Copenhagen", "same")]
-    found = resolve_graph(tmp_path / "e.tsv", partial(resolve, encoder=LetterEncoder(), decisions=decisions))
-
-    assert {node.name for node in found.graph.nodes} >= {"Niels Bohr", "Oslo"}
-    assert len(found.graph.nodes) == 3
 
 
 @pytest.mark.parametrize(

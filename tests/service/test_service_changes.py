@@ -1,11 +1,10 @@
 """The service follows changes of its collections, and makes those that it may make.
 A service over a Qdrant server: the same answers, and what happens when the server is away or slow.
-The event loop is free: what takes time runs in threads, is bounded, and ends with the time of its request.
+What takes time is bounded, and ends with the time of its request.
 """
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 from itertools import count
@@ -17,14 +16,11 @@ from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill, fill_server
 from qdrant_double import QdrantDouble
-from qdrant_double_http import Fault
 from service_client import KEYS, handle_of, serving
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.service import ServiceSettings, answers, create_app, linking
-from pearl_qdrant.service.names import NameIndex
-from pearl_qdrant.service.reconcile import queries, router
+from pearl_qdrant.service import ServiceSettings, create_app
 from pearl_qdrant.service.settings import TimedOutError, check_settings
 from pearl_qdrant.store import delete_collection
 
@@ -168,28 +164,6 @@ def test_a_server_that_is_away_is_503_and_comes_back(writer: TestClient, server:
     assert after["probability"] == pytest.approx(before["probability"])
 
 
-def test_a_request_that_fails_once_is_answered(writer: TestClient, server: QdrantDouble) -> None:
-    """One fault of the server is not seen by clients, since the store tries again."""
-    server.faults.append(Fault("drop", r"POST /collections/base/points/(query|search)"))
-
-    assert writer.post("/v1/link", json={"mentions": ["Big Apple"], "threshold": 0}).status_code == 200
-    assert server.faults == []
-
-
-def on_loop(call: Any, seen: list[bool]) -> Any:
-    """A function that also notes whether it runs on an event loop."""
-
-    def noted(*given: Any, **named: Any) -> Any:
-        try:
-            asyncio.get_running_loop()
-            seen.append(True)
-        except RuntimeError:
-            seen.append(False)
-        return call(*given, **named)
-
-    return noted
-
-
 def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a 504 the text is not annotated further, and the next one is answered."""
     handle = handle_of(client)
@@ -211,22 +185,3 @@ def test_a_text_ends_with_the_time_of_its_request(client: TestClient, monkeypatc
     assert (late.status_code, late.json()["error"]) == (504, "timed_out")
     assert client.post("/v1/annotate", json={"text": "She read the NYTimes."}).status_code == 200
     assert len(ended) == 1
-
-
-def test_what_takes_long_is_made_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large bodies are read, large answers are made, and names are looked for, in threads."""
-    wait_until(lambda: client.get("/v1/search?q=n").status_code == 200)
-    seen: list[bool] = []
-    monkeypatch.setattr(answers, "LARGE", 0)
-    making = (linking, "annotation_record"), (queries, "read_batch"), (router, "answer_record")
-    for place, name in (*making, (NameIndex, "find")):
-        monkeypatch.setattr(place, name, on_loop(getattr(place, name), seen))
-    batch = {"queries": {"q0": {"query": "NYTimes"}}}
-
-    assert client.get("/v1/search?q=new").json()["results"]
-    assert client.get("/reconcile/base/suggest/entity?prefix=new").json()["result"]
-    assert seen == [False, False]
-    assert client.post("/v1/annotate", json={"text": "She read the NYTimes.", "threshold": 0}).json()["annotations"]
-    assert client.post("/reconcile/base", json=batch).json()["q0"]["result"]
-    assert len(seen) >= 5
-    assert not any(seen)

@@ -60,25 +60,6 @@ def linker() -> Linker:
     return Linker()
 
 
-async def test_what_waits_becomes_one_batch(linker: Linker) -> None:
-    """While a batch is linked, the requests that come are joined in the next one, and each gets its own links."""
-    joined = joiner(linker)
-    first = asyncio.create_task(joined.link(["a"], PLAIN))
-    await settled()
-    others = [asyncio.create_task(joined.link([f"{i}x", f"{i}y"], PLAIN)) for i in range(3)]
-    await settled()
-    assert joined.queued == 6
-    linker.may_answer.set()
-    answers = await asyncio.gather(first, *others)
-    assert linker.batches == [["a"], ["0x", "0y", "1x", "1y", "2x", "2y"]]
-    assert [[link.entity_id for link in links] for links in answers] == [
-        ["A"],
-        ["0X", "0Y"],
-        ["1X", "1Y"],
-        ["2X", "2Y"],
-    ]
-
-
 async def test_requests_of_other_options_are_not_joined(linker: Linker) -> None:
     """A batch has one set of options; the oldest request is in the next batch."""
     joined = joiner(linker)

@@ -1,4 +1,4 @@
-"""The page in a real browser: type, click, read, by keyboard, on a phone, in both themes, and where something fails."""
+"""The page in a real browser: type, click, drop, by keyboard, on a phone, in both themes, and where something fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from linker_base import ENTITIES
 from page_service import IN_A_BROWSER, KEY, WAIT_MS, link
 from pydantic import SecretStr
 
-from pearl_qdrant.linking.calibration.calibrate import read_pairs
+from pearl_qdrant.linking.calibration import read_pairs
 
 pytestmark = IN_A_BROWSER
 
@@ -195,27 +195,65 @@ def test_a_column_asks_for_labels_that_calibrate_reads(watched: Watched, address
     assert watched.said == []
 
 
-def test_an_answer_is_accepted_where_writing_is_allowed(browser: Any, start: Any) -> None:
-    """With a key in a dialog, never in an address, a person accepts an answer; the collection learns it."""
-    keys = (SecretStr(KEY),)
-    address = start(allow_writing=True, api_keys=keys)
-    watched = Watched(browser)
-    watched.page.goto(address)
-    watched.page.fill("#key", "a wrong key")
-    watched.page.keyboard.press("Enter")
-    watched.page.wait_for_selector("#key-wrong:not([hidden])")
-    watched.page.fill("#key", KEY)
-    watched.page.keyboard.press("Enter")
-    watched.page.wait_for_selector("#type-chips .chip")
-    page = watched.page
+def ready(page: Any) -> None:
+    """Wait until the page can be used, and let every candidate be linked."""
+    page.wait_for_selector("#type-chips .chip")
     page.select_option("#threshold", "0")
+
+
+def learned(page: Any, mention: str) -> list[dict[str, Any]]:
+    """What the collection has learned of a mention."""
+    found: list[dict[str, Any]] = page.evaluate(
+        """async (mention) => {
+            const key = sessionStorage.getItem("pearl-qdrant-key");
+            const headers = { "Content-Type": "application/json", "X-API-Key": key };
+            const body = JSON.stringify({ mentions: [mention] });
+            const answer = await fetch("v1/link", { method: "POST", headers, body });
+            return (await answer.json()).links[0].learned ?? [];
+        }""",
+        mention,
+    )
+    return found
+
+
+def test_answers_are_accepted_and_rejected_where_writing_is_allowed(watched: Watched, start: Any) -> None:
+    """With a key in a dialog, never in an address, a person accepts and rejects answers; the collection learns them,
+    and a later load still knows. A refusal is said beside its button, which can be pressed again.
+    """
+    page = watched.page
+    page.goto(start(allow_writing=True, api_keys=(SecretStr(KEY),)))
+    page.fill("#key", "a wrong key")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#key-wrong:not([hidden])")
+    page.fill("#key", KEY)
+    page.keyboard.press("Enter")
+    ready(page)
     link(page, "NYTimes")
     page.locator(".candidate", has_text="New York Post").get_by_role("button", name="Accept").click()
     page.wait_for_selector(".note:has-text('learn --undo')")
-
-    assert not any(KEY in url for url in watched.asked)
     assert "New York Post" in page.locator(".verdict").text_content()
-    watched.context.close()
+
+    busy = {"error": "busy", "message": "Too much waits."}
+    page.route("**/v1/reject", lambda route: route.fulfill(status=429, headers={"Retry-After": "1"}, json=busy))
+    link(page, "heart attack")
+    button = page.locator(".candidate.linked").get_by_role("button", name="Reject")
+    assert button.get_attribute("aria-label") == "Reject: heart attack is not myocardial infarction"
+    button.click()
+    assert page.wait_for_selector(".problem.inline").text_content() == "Too much waits."
+    assert learned(page, "heart attack") == []
+    page.unroute("**/v1/reject")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".note:has-text('learn --undo')")
+
+    assert [(one["entity_id"], one["rejected"]) for one in learned(page, "heart attack")] == [("mi", 1)]
+    before = page.locator(".candidate", has_text="myocardial infarction").locator(".probability b").text_content()
+    page.reload()
+    ready(page)
+    link(page, "heart attack")
+    after = page.locator(".candidate", has_text="myocardial infarction").locator(".probability b").text_content()
+    assert after == before
+    assert not any(KEY in url for url in watched.asked)
 
 
 def test_the_map_is_walked_by_keyboard(watched: Watched, address: str) -> None:
@@ -303,22 +341,6 @@ def test_a_nil_shows_the_candidates_that_may_be_meant(watched: Watched, address:
     assert folded.first.is_visible()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_ids_of_a_passage_are_not_squeezed(browser: Any, address: str, width: int) -> None:
-    """An id in the table of a passage is on as few lines as its words need, on a phone and on a desk."""
-    watched = Watched(browser, viewport={"width": width, "height": 844})
-    page = watched.open(address, "passage")
-    page.fill("#passage", "She read the NYTimes in the Big Apple after a heart attack.")
-    page.click("#passage-form .primary")
-    page.wait_for_selector(".result tbody code")
-    heights = page.locator(".result tbody code").evaluate_all(
-        "codes => codes.map(code => code.getClientRects().length)"
-    )
-    watched.context.close()
-
-    assert set(heights) == {1}
-
-
 @pytest.mark.parametrize(
     "name, content",
     [
@@ -335,6 +357,35 @@ def test_a_file_that_is_no_text_is_refused(watched: Watched, address: str, name:
 
     assert "Save it as CSV" in page.locator("#column-result .problem").text_content()
     assert page.locator("#column-form").is_hidden()
+
+
+def drag(page: Any, selector: str, path: Path, *kinds: str) -> None:
+    """Drag a file of the disk over an element, as the browser itself gets it from the desktop."""
+    session = page.context.new_cdp_session(page)
+    box = page.locator(selector).bounding_box()
+    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    place = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    for kind in kinds:
+        session.send("Input.dispatchDragEvent", {"type": kind, **place, "data": data})
+    session.detach()
+
+
+def test_a_file_is_dropped_on_the_column_view(watched: Watched, address: str, tmp_path: Path) -> None:
+    """A CSV file that is dropped on the field is read; one that misses the field changes nothing."""
+    table = tmp_path / "dropped names.csv"
+    table.write_text('id,name\n1,NYTimes\n2,"Big Apple"\n3,zzyzx quux\n', encoding="utf-8")
+    page = watched.open(address, "column")
+    drag(page, "#title-column", table, "dragEnter", "dragOver", "drop")
+    page.wait_for_timeout(300)
+    assert page.locator("#column-form").is_hidden()
+    assert page.locator("#drop").count() == 1, "the file has not replaced the page"
+
+    drag(page, "#drop", table, "dragEnter", "dragOver")
+    page.wait_for_selector("#drop.over")
+    drag(page, "#drop", table, "drop")
+    page.wait_for_selector("#column-form:not([hidden])")
+    assert page.locator("#drop.over").count() == 0
+    assert page.locator("#column-about").text_content() == "dropped names.csv: 3 rows, 2 columns"
 
 
 def test_filters_are_folded_on_a_phone(browser: Any, address: str) -> None:

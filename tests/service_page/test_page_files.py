@@ -79,27 +79,22 @@ def test_scripts_find_what_they_name() -> None:
     assert styles <= set(re.findall(r'href="([^"]+)"', INDEX))
 
 
-def test_the_page_needs_no_key_but_data_do(page_settings: ServiceSettings) -> None:
-    """With API keys the page and its settings are open, so that it can ask for the key; types and maps are closed."""
-    settings = page_settings.model_copy(update={"api_keys": (SecretStr(KEY),)})
-    with TestClient(create_app(settings)) as client:
-        assert client.get("/").status_code == 200
-        assert client.get("/page/modules/app.js").status_code == 200
-        assert client.get("/page/settings").json()["needs_key"] is True
-        assert KEY not in client.get("/page/settings").text
-        for path in ("/v1/types", "/v1/map", "/v1/collections"):
-            assert client.get(path).status_code == 401
-        assert client.get("/v1/types", headers={"X-API-Key": KEY}).status_code == 200
-
-
-def test_the_page_knows_the_limits(client: TestClient, page_settings: ServiceSettings) -> None:
-    """The settings of the page are limits of the service, and whether it allows writing."""
+def test_the_page_needs_no_key_but_data_do(client: TestClient, page_settings: ServiceSettings) -> None:
+    """With API keys the page and its settings, which are limits of the service, are open, so that it can ask for the
+    key; types and maps are closed.
+    """
     found = client.get("/page/settings").json()
-
-    assert found["allow_writing"] is False
-    assert found["needs_key"] is False
+    assert (found["allow_writing"], found["needs_key"], found["limit"]) == (False, False, 10)
     assert found["max_mentions"] == page_settings.max_mentions
-    assert found["limit"] == 10
+    settings = page_settings.model_copy(update={"api_keys": (SecretStr(KEY),)})
+    with TestClient(create_app(settings)) as closed:
+        assert closed.get("/").status_code == 200
+        assert closed.get("/page/modules/app.js").status_code == 200
+        assert closed.get("/page/settings").json()["needs_key"] is True
+        assert KEY not in closed.get("/page/settings").text
+        for path in ("/v1/types", "/v1/map", "/v1/collections"):
+            assert closed.get(path).status_code == 401
+        assert closed.get("/v1/types", headers={"X-API-Key": KEY}).status_code == 200
 
 
 def test_types_are_counted(client: TestClient) -> None:
@@ -127,7 +122,9 @@ def test_a_map_has_a_place_for_each_entity(client: TestClient) -> None:
 
 
 def test_vectors_are_placed_by_their_principal_components() -> None:
-    """The two directions in which vectors differ most become the axes; proportions are kept."""
+    """The two directions in which vectors differ most become the axes; proportions are kept; empty and tiny collections
+    have a map.
+    """
     vectors = np.zeros((4, 5), np.float32)
     vectors[:, 2] = [0, 4, 8, 4]
     vectors[:, 4] = [0, 1, 0, -1]
@@ -136,12 +133,7 @@ def test_vectors_are_placed_by_their_principal_components() -> None:
 
     assert np.ptp(places, axis=0) == pytest.approx([1, 0.25])
     assert places.mean(axis=0) == pytest.approx([0.5, 0.5])
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_hardly_any_vectors_have_places(count: int) -> None:
-    """Empty and tiny collections have a map."""
-    places = lay_out(np.ones((count, 3), np.float32))
-
-    assert places.shape == (count, 2)
-    assert np.isfinite(places).all()
+    for count in (0, 1, 2):
+        few = lay_out(np.ones((count, 3), np.float32))
+        assert few.shape == (count, 2)
+        assert np.isfinite(few).all()

@@ -36,7 +36,7 @@ def test_the_manifest_has_what_version_0_2_demands(client: TestClient) -> None:
     """The manifest names all services with absolute addresses of the host that was asked."""
     manifest = check(Manifest, client.get(ENDPOINT))
 
-    assert manifest["versions"] == ["0.2"]
+    assert (manifest["versions"], manifest["name"]) == (["0.2"], "places (pearl-qdrant)")
     assert manifest["preview"]["url"] == "http://127.0.0.1:8765/reconcile/places/preview?id={{id}}"
     assert manifest["suggest"]["type"]["service_url"] == "http://127.0.0.1:8765/reconcile/places"
     assert manifest["defaultTypes"][0] == {"id": "GPE", "name": "GPE"}

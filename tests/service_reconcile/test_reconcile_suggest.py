@@ -8,7 +8,6 @@ import contextvars
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +20,6 @@ from pearl_qdrant import Entity
 from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.queues import set_time
 from pearl_qdrant.service.reconcile.matching import Condition, chances, level_of
-from pearl_qdrant.service.reconcile.properties import Catalogue
-from pearl_qdrant.service.reconcile.router import manifest
 from pearl_qdrant.service.settings import TimedOutError
 
 
@@ -119,22 +116,6 @@ def test_a_name_counts_once_for_a_type(tmp_path: Path, model: Path) -> None:
         found = client.get(f"{ENDPOINT}/suggest/type").json()["result"]
 
     assert {one["id"]: one["description"] for one in found} == {"ORG": "3 names", "firm": "1 name"}
-
-
-@pytest.mark.parametrize(
-    "collection, kb, version, title",
-    [
-        ("demo", "demo", None, "demo"),
-        ("umls-2024ab", "umls", "2024AB", "umls-2024ab"),
-        ("mine", "umls", "2024AB", "mine: umls 2024AB"),
-    ],
-)
-def test_the_name_of_a_manifest_says_nothing_twice(collection: str, kb: str, version: str | None, title: str) -> None:
-    """The base and its release are named where the collection's name does not have them."""
-    handle = SimpleNamespace(name=collection, kb=kb, manifest=SimpleNamespace(kb_version=version, kb=kb))
-    made = manifest("http://x", handle, Catalogue({}, {}, {}, {}), ServiceSettings())  # type: ignore[arg-type]
-
-    assert made["name"] == f"{title} (pearl-qdrant)"
 
 
 @pytest.fixture(scope="module")

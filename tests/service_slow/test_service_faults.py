@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import service_client
-from edge_cases import wait_until
 from linker_base import ENTITIES, fill, fill_server
 from qdrant_double import QdrantDouble
-from service_process import WAIT_S, Clients, by_process, serving, workers_of
+from service_process import WAIT_S, Clients, by_process, serving
 
 from pearl_qdrant.linking.learned.learning import learned_pairs
 from pearl_qdrant.service import ServiceSettings
@@ -84,20 +83,3 @@ def test_what_was_accepted_outlives_the_process(how: signal.Signals, tmp_path: P
     assert clients.accepted <= accepted_in(str(store)) <= clients.asked
     with serving(store, tmp_path, "--allow-writing") as service:
         assert [service.link(mention) for mention in sorted(clients.accepted)[:3]] == ["nyc"] * 3
-
-
-def test_a_killed_worker_loses_nothing_that_was_accepted(server: QdrantDouble, tmp_path: Path) -> None:
-    """Two workers write to one server; when one is killed under load, all that either accepted is kept."""
-    with serving(server.url, tmp_path, "--allow-writing", "--workers", "2") as service:
-        clients = Clients(by_process(service))
-        try:
-            clients.wait_for(accepted=6, answers=30)
-            workers_of(service)[0].kill()
-            clients.wait_for(accepted=10, answers=40)
-        finally:
-            clients.stop()
-        wait_until(lambda: len(workers_of(service)) == 2)
-
-    assert clients.wrong == []
-    assert set(clients.statuses) <= {200, 0}
-    assert clients.accepted <= accepted_in(server.url) <= clients.asked

@@ -46,7 +46,9 @@ def test_objects_may_have_different_keys() -> None:
 
 
 def test_lists_are_taken_item_by_item() -> None:
-    """Bars and backslashes in an item of a list are part of it; in a text they join several, as in TSV."""
+    """Bars and backslashes in an item of a list are part of it; in a text they join several, as in TSV. A line break
+    becomes a space.
+    """
     listed, joined = read(
         {"id": "1", "name": "x", "aliases": ["a|b", " c ", "", None, 7, "c", "x", "d\\e"]},
         {"id": "2", "name": "x", "aliases": "a\\|b|c"},
@@ -54,6 +56,8 @@ def test_lists_are_taken_item_by_item() -> None:
 
     assert listed.aliases == ("a|b", "c", "7", "d\\e")
     assert joined.aliases == ("a|b", "c")
+    (entity,) = read({"id": "1", "name": "a\nb", "aliases": ["c\t\r\nd", "\n"], "description": "e\nf"})
+    assert entity == Entity("1", "a b", ("c d",), (), (), "e f")
 
 
 def test_numbers_and_objects_become_text() -> None:
@@ -63,13 +67,6 @@ def test_numbers_and_objects_become_text() -> None:
     assert read(line) == [
         Entity("12345678901234567890123", "1.10", (), (), (), None, {"a": "1|x\\|y", "b": '{"c":[true]}', "d": "false"})
     ]
-
-
-def test_a_line_break_becomes_a_space() -> None:
-    """Names are on one line, whatever the JSON holds."""
-    (entity,) = read({"id": "1", "name": "a\nb", "aliases": ["c\t\r\nd", "\n"], "description": "e\nf"})
-
-    assert entity == Entity("1", "a b", ("c d",), (), (), "e f")
 
 
 def test_options_name_keys_and_never_numbers() -> None:

@@ -5,19 +5,16 @@ The column of popularity, from a table to the answer.
 from __future__ import annotations
 
 import gzip
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
 from cli_runner import Run
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
 from tables import read_text
 
 from ingest.base.format import ReadOptions, TableColumns
@@ -80,19 +77,16 @@ def test_a_header_has_words_for_ids_and_for_names(first: str, n_entities: int) -
 
 
 def test_options_name_the_columns() -> None:
-    """Options override the header; several type columns are united."""
+    """Options override the header; several type columns are united. Numbers count from 1; a header is skipped only if
+    it is recognised.
+    """
     text = "key\tid\tlabel\tkind\ttype\tother\nC1\tx\tflu\tDisease|T047\tT047\tgrippe\n"
     columns = TableColumns(id="key", name="LABEL", types=("kind", "type"), aliases=("other",))
 
     assert read(text, columns=columns) == [
         Entity("C1", "flu", ("grippe",), ("Disease", "T047"), ("OTHER",), None, {"column_id": "x"})
     ]
-
-
-def test_options_may_number_the_columns() -> None:
-    """Numbers count from 1; a header is skipped only if it is recognised."""
     columns = TableColumns(id="3", name="1", types=("2",))
-
     assert read("flu\tDisease\tC1\n", columns=columns) == [Entity("C1", "flu", (), ("Disease",), ("OTHER",))]
     assert [e.canonical_name for e in read("name\ttype\tid\nflu\tx\tC1\n", columns=columns)] == ["flu"]
 
@@ -162,14 +156,10 @@ def test_names_are_left_as_they_are() -> None:
 
 
 def test_bom_and_crlf_and_space_around_fields_are_dropped() -> None:
-    """A file saved by a spreadsheet reads like any other."""
+    """A file saved by a spreadsheet reads like any other; empty and repeated aliases are dropped."""
     assert read(b"\xef\xbb\xbfid\tname\ttype\taliases\r\n\r\n Q1 \t Paris\tGPE\t Paname | \r\n\t\t\t\r\n") == [
         Entity("Q1", "Paris", ("Paname",), ("GPE",), ("GPE",))
     ]
-
-
-def test_aliases_are_cleaned() -> None:
-    """Empty aliases, repetitions and copies of the canonical name are dropped."""
     assert read("Q1\tParis\t\t|Paname| |Paris|Paname|\n") == [Entity("Q1", "Paris", ("Paname",))]
 
 
@@ -328,30 +318,6 @@ def test_what_is_written_in_the_documented_form_reads_back_equal(
     ]
 
 
-ROWS = [
-    {"id": "Q90", "name": "Paris", "popularity": 950.5},
-    {"id": "Q830149", "name": "Paris, Texas", "popularity": None},
-    {"id": "Q167646", "name": "Paris", "popularity": 0.0},
-]
-
-
-def as_text(mark: str) -> str:
-    """The rows with a header, cells separated by a character; an unknown popularity is blank."""
-    rows = [
-        mark.join(f'"{value}"' if "," in str(value) else "" if value is None else str(value) for value in row.values())
-        for row in ROWS
-    ]
-    return "\n".join((mark.join(ROWS[0]), *rows)) + "\n"
-
-
-FORMS: dict[str, Callable[[Path], object]] = {
-    "tsv": lambda path: path.write_text(as_text("\t").replace('"', "")),
-    "csv": lambda path: path.write_text(as_text(",")),
-    "jsonl": lambda path: path.write_text("".join(json.dumps(row) + "\n" for row in ROWS)),
-    "parquet": lambda path: parquet.write_table(pyarrow.Table.from_pylist(ROWS), path),
-}
-
-
 def read_table(path: Path, columns: TableColumns | None = None, report: ReadReport | None = None) -> list[Entity]:
     """All entities of a file, scattered rows merged."""
     with open_reader([path], options=ReadOptions(columns=columns)) as reader:
@@ -365,19 +331,13 @@ def table(path: Path, *rows: str, header: str = "id\tname\tpopularity") -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_column_called_popularity_needs_no_option(tmp_path: Path, form: str) -> None:
-    """In every form of a table the numbers are read; blank is unknown, and zero is a number."""
-    FORMS[form](tmp_path / "base")
+def test_a_column_called_popularity_needs_no_option() -> None:
+    """Its numbers are read, in a table and in JSON; blank is unknown, and zero is a number."""
+    rows = '{"id": 1, "name": "a", "popularity": 950.5}\n{"id": 2, "name": "b"}\n{"id": 3, "name": "c", "popularity":0}'
+    for kind, text in (("tsv", "id\tname\tpopularity\n1\ta\t950.5\n2\tb\t\n3\tc\t0\n"), ("jsonl", rows)):
+        entities = read_text(kind, text, report=ReadReport(max_errors=0))
 
-    entities = read_table(tmp_path / "base", report=ReadReport(max_errors=0))
-
-    assert [(one.entity_id, one.popularity) for one in entities] == [
-        ("Q90", 950.5),
-        ("Q830149", None),
-        ("Q167646", 0.0),
-    ]
-    assert all(not one.extra for one in entities)
+        assert [(one.popularity, dict(one.extra)) for one in entities] == [(950.5, {}), (None, {}), (0.0, {})]
 
 
 @pytest.mark.parametrize(
@@ -393,7 +353,13 @@ def test_an_option_names_the_column(header: str, column: str, extra: dict[str, s
 
 @pytest.mark.parametrize("cell", ["-1", "inf", "1e999", "many", "1_000x", "0x10"])
 def test_what_is_no_number_is_left_out_and_said(tmp_path: Path, cell: str) -> None:
-    """The entity stays; a warning says how many cells are no number, and where the first one is."""
+    """The entity stays; a warning says how many cells are no number, and where the first one is. Numbers as people
+    write them are numbers, and marks for nothing are nothing.
+    """
+    rows = ("Q1\tA\t1,234", "Q2\tB\t1 234", "Q3\tC\t1'234", "Q4\tD\t1,234.0", "Q5\tE\tNaN", "Q6\tF\t-")
+    usual = ReadReport()
+    found = read_table(table(tmp_path / "usual", *rows), report=usual)
+    assert ([one.popularity for one in found], usual.warnings) == ([1234.0] * 4 + [None] * 2, [])
     report = ReadReport()
 
     entities = read_table(table(tmp_path / "base", f"Q1\tA\t{cell}", "Q2\tB\t 2 "), report=report)
@@ -402,28 +368,6 @@ def test_what_is_no_number_is_left_out_and_said(tmp_path: Path, cell: str) -> No
     (warning,) = report.warnings
     assert "1 rows have a popularity that is no number" in warning.message
     assert f":2: '{cell}'" in warning.message
-
-
-@pytest.mark.parametrize("cell", ["1,234", "1 234", "1'234", "1_234", "1,234.0"])
-def test_thousands_may_be_grouped(tmp_path: Path, cell: str) -> None:
-    """Numbers as people write them are numbers; marks for nothing are nothing."""
-    report = ReadReport()
-
-    entities = read_table(table(tmp_path / "base", f"Q1\tA\t{cell}", "Q2\tB\tNaN", "Q3\tC\t-"), report=report)
-
-    assert [one.popularity for one in entities] == [1234.0, None, None]
-    assert report.warnings == []
-
-
-@pytest.mark.parametrize("value", ["[1, 2]", "true", '{"views": 1}'])
-def test_json_that_is_no_number_is_left_out_too(tmp_path: Path, value: str) -> None:
-    """Lists, objects and booleans are no popularity."""
-    path = tmp_path / "base"
-    path.write_text(f'{{"id": "1", "name": "A", "popularity": {value}}}\n{{"id": "2", "name": "B"}}\n')
-    report = ReadReport()
-
-    assert [(one.entity_id, one.popularity) for one in read_table(path, report=report)] == [("1", None), ("2", None)]
-    assert len(report.warnings) == 1
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 3, 1, 2], [3, 2, 1, 0]])

@@ -30,10 +30,6 @@ class BatchTooLargeError(LimitError, status=413, code="batch_too_large"):
     """A batch has more queries, names or values than allowed."""
 
 
-class UnsupportedBodyError(InvalidRequestError, status=415, code="unsupported_media_type"):
-    """The body is of another media type."""
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A property that a query gives, with at least one value."""
@@ -127,15 +123,15 @@ _FIELDS = ("queries", "extend")
 
 def read_body(body: bytes, content_type: str) -> dict[str, Any]:
     """What a request sends as `queries` or `extend`, in a form or as JSON. Returns the JSON of one of them, by its
-    name. Raises UnsupportedBodyError if the body is something else; InvalidRequestError if it has neither of them, or
-    both, or is not valid.
+    name. Raises InvalidRequestError if the body is something else, has neither of them, or both, or is not valid.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == JSON:
         loaded = _load_json(body, "body")
         return _only_one({name: loaded[name] for name in _FIELDS if name in loaded} if isinstance(loaded, dict) else {})
     if kind != FORM:
-        raise UnsupportedBodyError(f"The body is {kind or 'of no type'}. Send {FORM} or {JSON}.")
+        text = f"The body is {kind or 'of no type'}. Send {FORM} or {JSON}."
+        raise InvalidRequestError(text, status=415, code="unsupported_media_type")
     try:
         fields = parse_qs(body.decode("utf-8"), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError as error:  # UnicodeDecodeError too

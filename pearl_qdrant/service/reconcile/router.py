@@ -37,7 +37,7 @@ from pearl_qdrant.service.reconcile.properties import (
     with_names,
 )
 from pearl_qdrant.service.reconcile.queries import MOST_VALUES, BadQuery, Extension
-from pearl_qdrant.service.settings import ServiceSettings, UnauthorizedError, check_fields
+from pearl_qdrant.service.settings import ServiceError, ServiceSettings, check_fields
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ async def _place(
     except CollectionNotFoundError as error:
         if request.scope[HAS_KEY]:
             raise
-        raise UnauthorizedError(f"There is no collection '{name}' without a key.") from error
+        text = f"There is no collection '{name}' without a key."
+        raise ServiceError(text, status=401, code="unauthorized") from error
     return Place(handle, settings)
 
 
