@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from linker_base import fill
@@ -125,6 +126,26 @@ async def test_a_writable_server_adds_and_deletes(connect: Any, tmp_path: Path, 
         assert (added.structured_content, deleted.structured_content) == ({"names": 2}, {"names": 2})
         assert link.structured_content["links"][0]["entity_id"] == "b"
         assert gone.is_error
+
+
+@pytest.mark.parametrize(
+    "sent, read",
+    [
+        (b'"caf\\u00e9 \\ud83d\\ude00"\n', "caf\u00e9 \U0001f600"),
+        (b'"\\ud83d"\n', "\ufdd0"),
+        (b'"\\ud83d\\ud83d\\ude00 \\uDC00x"\n', "\ufdd0\U0001f600 \ufdd0x"),
+        (b'"a \\\\ud83d path"\n', "a \\ud83d path"),
+    ],
+)
+async def test_half_characters_are_marked_before_the_sdk_reads(sent: bytes, read: str) -> None:
+    """Lone surrogates in JSON become a mark; pairs, and backslashes that are text, stay."""
+    pytest.importorskip("mcp.server.mcpserver")
+    from pearl_qdrant.integrations.mcp import LineReader
+
+    lines = io.TextIOWrapper(cast("Any", LineReader(io.BytesIO(sent + b"{}\n"))), encoding="utf-8")
+
+    assert json.loads(next(lines)) == read
+    assert list(lines) == ["{}\n"]
 
 
 async def test_half_a_character_is_answered_over_stdio(store_path: Path) -> None:
