@@ -28,7 +28,6 @@ from tiny_models import make_pearl
 from pearl_qdrant.cli import main
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.settings import DEFAULT_MODEL, ServerAccess
 from pearl_qdrant.store.protocol import Collection, Store
 
@@ -79,12 +78,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-@pytest.fixture
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intervals of a calibration are of 20 resamples: half of the time of a calibration goes into them."""
-    monkeypatch.setattr(metrics, "N_RESAMPLES", 20)
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,6 @@ def ingested(filled_store: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def quick_calibrations(few_resamples: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_calibrations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every calibration of this folder is a quick one, with few mentions of each kind."""
     monkeypatch.setattr(calibrate, "PER_KIND", 8)

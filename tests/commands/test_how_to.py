@@ -98,7 +98,7 @@ def is_left_out(text: str) -> bool:
 
 
 @pytest.fixture
-def few_mentions(few_resamples: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def few_mentions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each kind of mentions that a calibration or an evaluation makes from a base, twenty are enough to run them."""
     from training.evaluation.tasks import linking
 

@@ -175,7 +175,6 @@ def test_peers_find_similar_strings(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("few_resamples")
 def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
     """Excluded names are not found, the report has all figures, and a kept base is not loaded again."""
     lines: list[str] = []
@@ -206,7 +205,6 @@ def test_one_name_selects_all_linking_tasks_which_do_not_run_by_default() -> Non
     assert [task.name for task in find_tasks(("linking_go", "bird"))] == ["bird", "linking_go"]
 
 
-@pytest.mark.usefixtures("few_resamples")
 def test_a_base_of_your_own_is_linked_by_its_aliases(run: Run, model: Path, tmp_path: Path) -> None:
     """Both protocols run on all entities of any base that ingest reads; other tasks, and no data, are errors."""
     base = tmp_path / "mine.tsv"

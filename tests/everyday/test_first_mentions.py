@@ -91,7 +91,7 @@ def test_everyday_mentions_are_linked(linker: EntityLinker, mention: str, entity
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("printed", "few_resamples")
+@pytest.mark.usefixtures("printed")
 def test_a_calibration_of_the_sample_base_keeps_its_coverage(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,32 +124,41 @@ def calibration_error(answers: Answers, *, n_bins: int = N_BINS) -> float:
     Source:
         Naeini et al. 2015, with bins of equal mass (Nguyen and O'Connor 2015).
     """
-    mass, probability, correct = bins(answers, n_bins=n_bins)
+    return _error(bins(answers, n_bins=n_bins))
+
+
+def _error(of_bins: tuple[FloatArray, FloatArray, FloatArray]) -> float:
+    mass, probability, correct = of_bins
     return float(mass @ np.abs(probability - correct))
 
 
 def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bins of equal mass, sorted by probability: share of mentions, mean probability and share right of each, (b,).
-    Empty bins are omitted, so that b is at most `n_bins`.
+    """Bins of equal mass, sorted by probability: share of mentions, mean probability and share right of each,
+    (n_bins,).
     """
-    values, row = np.unique(answers.probability, return_inverse=True)
     # Equal probabilities are merged first, so that the order of the answers does not matter.
+    values, row = np.unique(answers.probability, return_inverse=True)
     weight = np.bincount(row, answers.weights)
     right = np.bincount(row, answers.weights * answers.correct)
+    return _bins_of(values, weight, right, n_bins)
+
+
+def _bins_of(
+    values: FloatArray, weight: FloatArray, right: FloatArray, n_bins: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The bins of ascending probabilities, the weight of the answers with each, and that of the right ones."""
     kept = weight > 0
     values, weight, right = values[kept], weight[kept], right[kept]
-    # Where each value ends and starts on a scale on which every bin has length 1.
-    ends = np.cumsum(weight) / weight.sum() * n_bins
-    starts = np.concatenate(([0.0], ends[:-1]))
-    mass, probability, correct = np.zeros(n_bins), np.zeros(n_bins), np.zeros(n_bins)
-    for i in range(n_bins):
-        # The part of each value that lies in this bin; a value at a border is divided.
-        part = np.clip(np.minimum(ends, i + 1) - np.maximum(starts, i), 0, None)
-        mass[i] = part.sum()
-        probability[i] = part @ values / max(mass[i], 1e-300)
-        correct[i] = part @ (right / weight) / max(mass[i], 1e-300)
-    filled = mass > 1e-12
-    return mass[filled] / mass.sum(), probability[filled], correct[filled]
+    ends = np.concatenate(([0.0], np.cumsum(weight)))
+    borders = np.linspace(0.0, ends[-1], n_bins + 1)
+
+    def in_bins(amounts: FloatArray) -> FloatArray:
+        """The sum of each bin; a value at a border is divided."""
+        sums: FloatArray = np.diff(np.interp(borders, ends, np.concatenate(([0.0], np.cumsum(amounts)))))
+        return sums
+
+    mass = in_bins(weight)
+    return mass / ends[-1], in_bins(weight * values) / mass, in_bins(right) / mass
 
 
 def brier_score(answers: Answers) -> float:
@@ -232,8 +241,14 @@ def bootstrap_interval(answers: Answers, rng: np.random.Generator) -> tuple[floa
     error than the mentions it was drawn from, because its noise adds to the gaps. So the percentiles are shifted by the
     difference between the figure and the mean of the resamples.
     """
-    n = len(answers)
-    figures = [calibration_error(answers.take(rng.integers(n, size=n))) for _ in range(N_RESAMPLES)]
+    values, row = np.unique(answers.probability, return_inverse=True)
+    n, right_weights = len(answers), answers.weights * answers.correct
+    figures = []
+    for _ in range(N_RESAMPLES):
+        drawn = rng.integers(n, size=n)
+        weight = np.bincount(row[drawn], answers.weights[drawn], minlength=len(values))
+        right = np.bincount(row[drawn], right_weights[drawn], minlength=len(values))
+        figures.append(_error(_bins_of(values, weight, right, N_BINS)))
     low, high = np.nanpercentile(figures, (2.5, 97.5)) - np.nanmean(figures) + calibration_error(answers)
     return max(0.0, float(low)), float(high)
 
