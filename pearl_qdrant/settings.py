@@ -1,4 +1,4 @@
-"""Defaults, each written once, and the settings that the environment can change.
+"""Defaults, each written once, the settings that the environment can change, and how many processes work at once.
 
 An explicit argument or command-line option comes first, then the environment, then the default here. Only entry points
 (the command line, `EntityLinker.open`, `pearl_qdrant.load_base`) read the environment, and only for missing arguments.
@@ -6,10 +6,12 @@ An explicit argument or command-line option comes first, then the environment, t
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,6 +29,14 @@ DEFAULT_MAX_ERRORS = 100
 DEFAULT_CHARACTER_DIM = 64
 DEFAULT_CHARACTER_SHARE = 0.1
 DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
+
+MAX_DEFAULT_WORKERS = 16
+"""More processes are started only on request: each takes about 100 MB, and one process reads the answers of all."""
+
+MAX_WORKERS_A_CORE = 4
+"""Processes for each core, at most, whatever is requested: more only wait for each other."""
+
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of processor time, and of the period
 
 MAX_LINE_BYTES = 1 << 20
 """Maximum length of a line of text. The longest real lines have the aliases of one entity, about 100 KB."""
@@ -154,3 +164,18 @@ def _key_of_file(path: str | None) -> str | None:
 
 def _is_on(value: str | None) -> bool:
     return (value or "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def usable_cores(quota: Path = _QUOTA) -> int:
+    """The cores that this process may use; a container may have fewer than it sees."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no container, another kind of it, or "max"
+        allowed, period = map(int, quota.read_text("ascii").split())
+        cores = min(cores, math.ceil(allowed / period))
+    return max(1, cores)
+
+
+def count_workers(wanted: int | None = None, quota: Path = _QUOTA) -> int:
+    """How many processes to use: one a core, up to `MAX_DEFAULT_WORKERS`; if wanted, up to `MAX_WORKERS_A_CORE` a core."""
+    cores = usable_cores(quota)
+    return min(cores, MAX_DEFAULT_WORKERS) if wanted is None else min(wanted, cores * MAX_WORKERS_A_CORE)

@@ -16,8 +16,8 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.cores import count_workers
 from pearl_qdrant.phrase_types import PHRASE_TYPES
+from pearl_qdrant.settings import count_workers
 from training.augment.draw import edit_character
 from training.examples.example import Example, fold_phrase
 from training.examples.files import phrase_key

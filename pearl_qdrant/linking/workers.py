@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError, WorkerError
 from pearl_qdrant.linking.mention_detection.blocks import MOST, Block, take_blocks
 from pearl_qdrant.linking.mention_stream import CACHE_BYTES
@@ -42,6 +41,7 @@ from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel
 from pearl_qdrant.linking.state import LinkerState, Overrides
 from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.settings import count_workers
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder

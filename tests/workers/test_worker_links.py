@@ -16,11 +16,11 @@ import pytest
 from cli_runner import Run
 from worker_cases import CLOSE, assert_same
 
-from pearl_qdrant import Annotation, EntityLinker, cores
-from pearl_qdrant.cores import MAX_A_CORE, count_workers, usable_cores
+from pearl_qdrant import Annotation, EntityLinker, settings
 from pearl_qdrant.errors import LinkerClosedError, OptionError, UnknownTypeError
 from pearl_qdrant.linking import workers as pool
 from pearl_qdrant.linking.mention_detection.blocks import DocLike
+from pearl_qdrant.settings import MAX_WORKERS_A_CORE, count_workers, usable_cores
 
 ROWS = "id\tname\taliases\nnyc\tNew York\tNYC|Big Apple\nnyt\tThe New York Times\tNYTimes\nmi\theart attack\t\n"
 LINES = "NYC\n\nheart atack\nNYTimes\nnothing of it\nBig Apple\nNew York\nNYC\nnyt\n"
@@ -239,7 +239,7 @@ def test_a_container_counts_its_own_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, expected: int
 ) -> None:
     """A container that may use two of twelve cores has two workers."""
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    monkeypatch.setattr(settings.os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
     if quota is not None:
         (tmp_path / "cpu.max").write_text(quota)
 
@@ -251,9 +251,9 @@ def test_more_than_four_workers_a_core_are_never_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: int, expected: int
 ) -> None:
     """Whatever is requested, two cores have eight processes at most."""
-    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(settings.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
 
-    assert count_workers(wanted, tmp_path / "none") == expected <= 2 * MAX_A_CORE
+    assert count_workers(wanted, tmp_path / "none") == expected <= 2 * MAX_WORKERS_A_CORE
 
 
 TEXTS = [

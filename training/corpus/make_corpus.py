@@ -24,8 +24,8 @@ from typing import TypeVar
 
 from ingest.base.format import ReadOptions, TableColumns
 from ingest.formats import open_reader
-from pearl_qdrant.cores import count_workers
 from pearl_qdrant.errors import OptionError
+from pearl_qdrant.settings import count_workers
 from training.corpus.chunking import ChunkParser, Lexicon, Phrase, PhraseTyper
 from training.corpus.typing import DistantTyper, NerTyper, name_types, wordnet_names
 from training.examples.files import (

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from pearl_qdrant.cores import usable_cores
 from pearl_qdrant.encoder.batching import (
     Batch,
     BatchEncoder,
@@ -31,6 +30,7 @@ from pearl_qdrant.encoder.batching import (
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
+from pearl_qdrant.settings import usable_cores
 
 EMBEDDING = "embedding"
 TYPE_LOGITS = "type_logits"

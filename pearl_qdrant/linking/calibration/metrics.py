@@ -138,8 +138,8 @@ def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatAr
     """
     # Equal probabilities are merged first, so that the order of the answers does not matter.
     values, row = np.unique(answers.probability, return_inverse=True)
-    weight = np.bincount(row, answers.weights)
-    right = np.bincount(row, answers.weights * answers.correct)
+    weight: FloatArray = np.bincount(row, answers.weights)
+    right: FloatArray = np.bincount(row, answers.weights * answers.correct)
     return _bins_of(values, weight, right, n_bins)
 
 
@@ -246,8 +246,8 @@ def bootstrap_interval(answers: Answers, rng: np.random.Generator) -> tuple[floa
     figures = []
     for _ in range(N_RESAMPLES):
         drawn = rng.integers(n, size=n)
-        weight = np.bincount(row[drawn], answers.weights[drawn], minlength=len(values))
-        right = np.bincount(row[drawn], right_weights[drawn], minlength=len(values))
+        weight: FloatArray = np.bincount(row[drawn], answers.weights[drawn], minlength=len(values))
+        right: FloatArray = np.bincount(row[drawn], right_weights[drawn], minlength=len(values))
         figures.append(_error(_bins_of(values, weight, right, N_BINS)))
     low, high = np.nanpercentile(figures, (2.5, 97.5)) - np.nanmean(figures) + calibration_error(answers)
     return max(0.0, float(low)), float(high)
