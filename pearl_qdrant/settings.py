@@ -176,6 +176,6 @@ def usable_cores(quota: Path = _QUOTA) -> int:
 
 
 def count_workers(wanted: int | None = None, quota: Path = _QUOTA) -> int:
-    """How many processes to use: one a core, up to `MAX_DEFAULT_WORKERS`; if wanted, up to `MAX_WORKERS_A_CORE` a core."""
+    """How many processes to use: one a core, at most `MAX_DEFAULT_WORKERS`; what is wanted has a limit a core."""
     cores = usable_cores(quota)
     return min(cores, MAX_DEFAULT_WORKERS) if wanted is None else min(wanted, cores * MAX_WORKERS_A_CORE)

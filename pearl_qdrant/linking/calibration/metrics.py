@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -138,13 +138,13 @@ def bins(answers: Answers, *, n_bins: int = N_BINS) -> tuple[FloatArray, FloatAr
     """
     # Equal probabilities are merged first, so that the order of the answers does not matter.
     values, row = np.unique(answers.probability, return_inverse=True)
-    weight: FloatArray = np.bincount(row, answers.weights)
-    right: FloatArray = np.bincount(row, answers.weights * answers.correct)
+    weight = np.bincount(row, answers.weights)
+    right = np.bincount(row, answers.weights * answers.correct)
     return _bins_of(values, weight, right, n_bins)
 
 
 def _bins_of(
-    values: FloatArray, weight: FloatArray, right: FloatArray, n_bins: int
+    values: FloatArray, weight: npt.NDArray[Any], right: npt.NDArray[Any], n_bins: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The bins of ascending probabilities, the weight of the answers with each, and that of the right ones."""
     kept = weight > 0
@@ -152,7 +152,7 @@ def _bins_of(
     ends = np.concatenate(([0.0], np.cumsum(weight)))
     borders = np.linspace(0.0, ends[-1], n_bins + 1)
 
-    def in_bins(amounts: FloatArray) -> FloatArray:
+    def in_bins(amounts: npt.NDArray[Any]) -> FloatArray:
         """The sum of each bin; a value at a border is divided."""
         sums: FloatArray = np.diff(np.interp(borders, ends, np.concatenate(([0.0], np.cumsum(amounts)))))
         return sums
@@ -246,8 +246,8 @@ def bootstrap_interval(answers: Answers, rng: np.random.Generator) -> tuple[floa
     figures = []
     for _ in range(N_RESAMPLES):
         drawn = rng.integers(n, size=n)
-        weight: FloatArray = np.bincount(row[drawn], answers.weights[drawn], minlength=len(values))
-        right: FloatArray = np.bincount(row[drawn], right_weights[drawn], minlength=len(values))
+        weight = np.bincount(row[drawn], answers.weights[drawn], minlength=len(values))
+        right = np.bincount(row[drawn], right_weights[drawn], minlength=len(values))
         figures.append(_error(_bins_of(values, weight, right, N_BINS)))
     low, high = np.nanpercentile(figures, (2.5, 97.5)) - np.nanmean(figures) + calibration_error(answers)
     return max(0.0, float(low)), float(high)
