@@ -38,7 +38,7 @@ test-slow: $(VENV)/.installed-dev
 
 # All in one run: tests are collected once, property tests draw all of their examples once, and waiting overlaps.
 test-all: $(VENV)/.installed-dev
-	PEARL_QDRANT_TESTS=thorough $(BIN)/python -m pytest -n 5 --dist worksteal -m "not server" --timeout 3600 $(PYTEST_ARGS)
+	PEARL_QDRANT_TESTS=thorough $(BIN)/python -m pytest -n 4 --dist worksteal -m "not server" --timeout 3600 $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/python -m ruff check .
