@@ -211,12 +211,14 @@ class PartBuilder:
             return
         name = part_name(part)
         with closing(EdgeStore(self._work.parts)) as store:
-            if name in store.collections():
-                opened = while_locked(lambda: store.open(name), _LOCK_S)
-            else:
-                opened = store.create(job.manifest.model_copy(update={"collection": name}))
-            with closing(opened):
-                yield opened
+
+            def open_part() -> Collection:
+                if name in store.collections():  # looked at each time: the worker before may just have made it
+                    return store.open(name)
+                return store.create(job.manifest.model_copy(update={"collection": name}))
+
+            with closing(while_locked(open_part, _LOCK_S)) as target:
+                yield target
 
 
 def part_name(part: int) -> str:

@@ -215,6 +215,8 @@ def _tokens(model: dict[str, Any], added: list[dict[str, Any]]) -> dict[int, str
     else:
         tokens = {int(i): str(token) for token, i in vocabulary.items()}
     tokens.update({int(token["id"]): str(token["content"]) for token in added})
+    if not tokens:
+        raise ValueError("an empty vocabulary")
     if min(tokens) < 0 or max(tokens) >= _MOST_ROWS * len(tokens):
         raise ValueError(f"{len(tokens)} tokens with ids from {min(tokens)} to {max(tokens)}")
     return tokens

@@ -362,7 +362,8 @@ def edge_errors(collection: str, doing: str) -> Iterator[None]:
 def os_error(error: OSError | MemoryError, collection: str, doing: str) -> StoreError:
     """Turn an error of the file system into one of ours, which is never one about damage; as `translate_error`."""
     failed = _failed(collection, doing)
-    if (known := resource_error(error, failed) or known_error(str(error), collection, doing)) is not None:
+    known = resource_error(error, failed) if isinstance(error, MemoryError) else None
+    if (known := known or known_error(str(error), collection, doing)) is not None:
         return known
     return StoreError(f"{failed}: {error}. Use a folder that can be read and written as the store.", option="store")
 
