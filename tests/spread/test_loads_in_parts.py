@@ -29,7 +29,7 @@ from ingest.spread.parts import (
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import InputError, OptionError, StoreError
+from pearl_qdrant.errors import InputError, OptionError, StoreError, StoreLockedError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.edge import content as placing
@@ -148,6 +148,26 @@ STEPS: tuple[tuple[object, str], ...] = (
     (Work, "clear"),
 )
 KILLS = [(place, step, after) for place, step in STEPS for after in (False, True)]
+
+
+def test_a_part_that_another_worker_is_making_is_waited_for(
+    base: Path, whole: Path, encoder: Encoder, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker before may be ending while it makes a part: the next one opens what is there then, or makes it."""
+    store = type(open_store(str(whole)))
+    create, met = store.create, list[str]()
+
+    def locked_once(opened: Any, manifest: Any, *more: Any, **named: Any) -> Any:
+        if manifest.collection != name and manifest.collection not in met:
+            met.append(manifest.collection)
+            raise StoreLockedError(manifest.collection, "a worker that is ending")
+        return create(opened, manifest, *more, **named)
+
+    monkeypatch.setattr(store, "create", locked_once)
+    load_base(base, name, kb="kb", store=str(whole), model=encoder, parts=N_PARTS)
+
+    assert len(met) == N_PARTS
+    assert_equal(whole, "whole", name)
 
 
 @pytest.mark.slow
