@@ -34,7 +34,7 @@ from pearl_qdrant.lexical.ngrams import (
 from pearl_qdrant.lexical.words import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, ScoredMention, Scorer
-from pearl_qdrant.linking.ranking.scoring import score_names
+from pearl_qdrant.linking.ranking.scoring import ask_judge, compare_names, score_compared, score_names
 from pearl_qdrant.linking.ranking.string_features import (
     TWO_EDIT_LETTERS,
     edit_similarity,
@@ -143,15 +143,16 @@ def find_candidates(
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
     frequencies = {word: max(table[word] for table in tables) for word in words}
-    scored = []
+    compared = []
     for i, (mention, names) in enumerate(zip(mentions, found, strict=True)):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
         known = _known_words(frequencies, folded[i])
         entities = _group_by_entity(names, link_query.limit, has_own=i in named)
-        scored.append(score_names(mention, entities, types, link_query, scorer, known))
-    return scored
+        compared.append(compare_names(mention, entities, types, link_query, scorer, known))
+    ask_judge(compared, scorer)
+    return [score_compared(one, link_query, scorer) for one in compared]
 
 
 def find_by_name(

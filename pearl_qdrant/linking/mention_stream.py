@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
@@ -282,7 +283,7 @@ class MentionStream:
     def _find_own(self, texts: Sequence[str], link_query: LinkQuery) -> tuple[dict[str, ScoredMention], set[str]]:
         """Those of some cleaned mentions that are names of the base, and those without any key (`find_by_name`)."""
         targets = self.statistics.targets()
-        scorer = Scorer(self.model, self.baseline, targets.log_size)
+        scorer = Scorer(self.model, self.baseline, targets.log_size)  # no judge: these are names
         look_up = partial(find_by_name, targets.all, dim=self.encoder.info.dim, link_query=link_query, scorer=scorer)
         found = list(self._in_order(look_up, _parts(texts)))
         own = {text: scored for of_part, _ in found for text, scored in of_part.items()}
@@ -301,7 +302,7 @@ class MentionStream:
         texts = [prepared.texts[row] for row in rows]
         of_part = None if exclude is None else partial(_shifted, exclude, rows[0])  # all rows of a part, in order
         targets = self.statistics.targets()
-        scorer = Scorer(self.model, self.baseline, targets.log_size)
+        scorer = Scorer(self.model, self.baseline, targets.log_size, shipped_judge)
         encoded = prepared.encoded.take(rows)
         found = find_candidates(
             targets.all, texts, encoded, link_query, scorer, exclude=of_part, keyless=prepared.keyless

@@ -15,6 +15,7 @@ from multilingual.packed import POSITIONS, Arrays
 from pearl_qdrant.encoder.character.network import CharacterEncoder
 from pearl_qdrant.encoder.character.table import CharacterConfig, read_character_table
 from pearl_qdrant.encoder.runtime.torch_runtime import join_parts
+from training.networks.bert_layers import BertLayer, layer_norm, named
 
 
 def blocks(table: Tensor) -> Tensor:
@@ -43,9 +44,9 @@ class Encoder(nn.Module):
         self.words = nn.Parameter(given["embeddings.word_embeddings.weight"])
         positions = given["embeddings.position_embeddings.weight"][:POSITIONS]
         self.positions = nn.Parameter(positions + given["embeddings.token_type_embeddings.weight"][0])
-        self.first = _norm(given, "embeddings.LayerNorm")
+        self.first = layer_norm(given, "embeddings.LayerNorm")
         n = 1 + max(int(name.split(".")[2]) for name in given if name.startswith("encoder.layer."))
-        self.layers = nn.ModuleList(Layer(given, f"encoder.layer.{i}", heads) for i in range(n))
+        self.layers = nn.ModuleList(BertLayer(given, f"encoder.layer.{i}", heads) for i in range(n))
 
     def forward(self, ids: Tensor, mask: Tensor, *, in_blocks: bool = False) -> Tensor:
         """Return the mean of the last layer over real tokens, (b, dim), float32."""
@@ -64,63 +65,11 @@ class Encoder(nn.Module):
             "embeddings.word_embeddings.weight": self.words,
             "embeddings.position_embeddings.weight": self.positions,
         }
-        found |= _named("embeddings.LayerNorm", self.first)
+        found |= named("embeddings.LayerNorm", self.first)
         for i, layer in enumerate(self.layers):
-            assert isinstance(layer, Layer)
+            assert isinstance(layer, BertLayer)
             found |= layer.tensors(f"encoder.layer.{i}")
         return {name: tensor.detach().float().cpu() for name, tensor in found.items()}
-
-
-class Layer(nn.Module):
-    """One layer; queries, keys and values in one product."""
-
-    def __init__(self, given: Mapping[str, Tensor], name: str, heads: int) -> None:
-        super().__init__()
-        own = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
-        self.heads = heads
-        self.qkv = _linear(*(torch.cat([given[f"{one}.{kind}"] for one in own]) for kind in ("weight", "bias")))
-        self.mixed = _linear(
-            given[f"{name}.attention.output.dense.weight"], given[f"{name}.attention.output.dense.bias"]
-        )
-        self.between = _norm(given, f"{name}.attention.output.LayerNorm")
-        self.inner = _linear(given[f"{name}.intermediate.dense.weight"], given[f"{name}.intermediate.dense.bias"])
-        self.outer = _linear(given[f"{name}.output.dense.weight"], given[f"{name}.output.dense.bias"])
-        self.after = _norm(given, f"{name}.output.LayerNorm")
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        b, t, dim = x.shape
-        q, k, v = self.qkv(x).view(b, t, 3, self.heads, dim // self.heads).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        x = self.between(self.mixed(mixed.transpose(1, 2).reshape(b, t, dim)) + x)
-        found: Tensor = self.after(self.outer(nn.functional.gelu(self.inner(x))) + x)
-        return found
-
-    def tensors(self, name: str) -> dict[str, Tensor]:
-        """The weights by their names in BertModel."""
-        found: dict[str, Tensor] = {}
-        for kind, joined in (("weight", self.qkv.weight), ("bias", self.qkv.bias)):
-            for part, tensor in zip(("query", "key", "value"), joined.chunk(3), strict=True):
-                found[f"{name}.attention.self.{part}.{kind}"] = tensor
-        found |= _named(f"{name}.attention.output.dense", self.mixed)
-        found |= _named(f"{name}.attention.output.LayerNorm", self.between)
-        found |= _named(f"{name}.intermediate.dense", self.inner)
-        return found | _named(f"{name}.output.dense", self.outer) | _named(f"{name}.output.LayerNorm", self.after)
-
-
-def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    layer = nn.Linear(weight.shape[1], weight.shape[0])
-    layer.weight, layer.bias = nn.Parameter(weight), nn.Parameter(bias)
-    return layer
-
-
-def _norm(given: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
-    layer = nn.LayerNorm(given[f"{name}.weight"].shape[0], eps=1e-12)
-    layer.weight, layer.bias = nn.Parameter(given[f"{name}.weight"]), nn.Parameter(given[f"{name}.bias"])
-    return layer
-
-
-def _named(name: str, layer: nn.Linear | nn.LayerNorm) -> dict[str, Tensor]:
-    return {f"{name}.weight": layer.weight, f"{name}.bias": layer.bias}
 
 
 class English(nn.Module):

@@ -58,3 +58,32 @@ def _synset(line: str, part: str, lexical_class: str) -> Synset:
         lex_file=int(head[1]),
         hypernyms=tuple(f"{part}:{offset}" for offset in above),
     )
+
+
+_PARTS = {"n": "noun", "v": "verb", "a": "adj", "s": "adj", "r": "adv"}
+
+
+def read_opposites(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the words that are opposites (pointer `!`), in small letters, in both directions; words of one synset that
+    has several are told apart as WordNet does. The folder is that of `read_synsets`, which refuses any other.
+    """
+    names: dict[str, tuple[str, ...]] = {}
+    found: list[tuple[str, int, str, int]] = []
+    for part in _FILES:
+        with (folder / f"data.{part}").open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                if line.startswith("  "):
+                    continue
+                head = line.split(" | ", 1)[0].split()
+                n_words = int(head[3], 16)
+                own = f"{part}:{head[0]}"
+                names[own] = tuple(_MARKER.sub("", head[4 + 2 * i]).replace("_", " ").lower() for i in range(n_words))
+                pointers = head[4 + 2 * n_words + 1 :]
+                for i in range(0, 4 * int(head[4 + 2 * n_words]), 4):
+                    if pointers[i] == "!":
+                        other = f"{_PARTS[pointers[i + 2]]}:{pointers[i + 1]}"
+                        source, target = bytes.fromhex(pointers[i + 3])
+                        found.append((own, source, other, target))
+    for own, at, other, at_other in found:
+        if at and at_other and other in names:
+            yield names[own][at - 1], names[other][at_other - 1]

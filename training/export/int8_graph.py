@@ -45,8 +45,10 @@ from training.export.graph_builder import (
     quantize_rows,
     read_blocks,
 )
+from training.judge.network import Judge
 
 PRECISION = "int8-row"
+WORDS = "words"  # output of an encoder's graph: its word embeddings as they are looked up, (b * t, dim)
 
 _MASKED = -10_000.0
 _MIDDLE = 128
@@ -62,7 +64,7 @@ def write_int8_graph(network: PearlNetwork, path: Path) -> None:
     config = encoder.config
     weights = {name: tensor.detach().numpy() for name, tensor in encoder.state_dict().items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    save(_Graph(weights, config, probe_inputs(encoder)).build(network), str(path))
+    save(Int8Graph(weights, config, probe_inputs(encoder)).build(network), str(path))
 
 
 def is_supported(network: PearlNetwork) -> bool:
@@ -90,8 +92,8 @@ class _Rows:
     zero: int
 
 
-class _Graph(GraphBuilder):
-    """Builds the nodes of the phrase encoder and the character encoder, then pooling and head."""
+class Int8Graph(GraphBuilder):
+    """Builds the nodes of the phrase encoder and the character encoder, pooling and head; or those of a judge."""
 
     def __init__(self, weights: dict[str, Array], config: Any, inputs: dict[str, Channels]) -> None:
         super().__init__()
@@ -105,17 +107,15 @@ class _Graph(GraphBuilder):
 
     def build(self, network: PearlNetwork) -> ModelProto:
         """Build the whole graph. Hidden states are (b * t, dim); only attention needs (b, t, dim)."""
-        size = self.op("Shape", "input_ids")
-        self._by_token = self.op("Concat", size, self.ints(self._dim), axis=0)  # (b, t, dim)
-        self._by_head = self.op("Concat", size, self.ints(self._n_heads, self._dim // self._n_heads), axis=0)
-        padding = self.op("Sub", self.floats(1.0), self.op("Cast", "attention_mask", to=TensorProto.FLOAT))
-        mask = self.op("Unsqueeze", self.op("Mul", padding, self.floats(_MASKED)), self.ints(1, 2))  # (b, 1, 1, t)
-        hidden = self._embed(size)
-        for i in range(self._n_layers):
-            hidden = self._attend(i, hidden, mask)
-            hidden = self._feed_forward(i, hidden)
-        pooled = self._pool(self.op("Reshape", hidden.value, self._by_token), network.pooling)
+        size = self._set_size("input_ids")
+        words = self._words(self.op("Reshape", "input_ids", self.ints(-1)))
+        summed = self.op("Sum", self.op("Reshape", words, self._by_token), self._used_positions(size))
+        hidden = self._all_layers(summed, self.op("Cast", "attention_mask", to=TensorProto.FLOAT))
+        pooled = self._pool(hidden, network.pooling)
         outputs = add_outputs(self, pooled, network, int8=True)
+        # The judge of two names looks its words up here.
+        self.nodes.append(helper.make_node("Identity", [words], [WORDS]))
+        outputs.append(helper.make_tensor_value_info(WORDS, TensorProto.FLOAT, ["rows", self._dim]))
         inputs = [
             helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
             for name in ("input_ids", "attention_mask")
@@ -124,17 +124,60 @@ class _Graph(GraphBuilder):
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
-    def _embed(self, size: str) -> _Hidden:
-        """Add word, position and type embeddings."""
-        words = self._words(self.op("Reshape", "input_ids", self.ints(-1)))
-        # Every token has type 0, so that row is added to the positions.
+    def build_judge(self, judge: Judge) -> ModelProto:
+        """Build the graph of a judge (`training.judge.network`) over the words of the encoder's graph: words
+        (b, t, dim), part (b, t) int64 -> logit (b,).
+        """
+        self._set_size("part")
+        is_name = self.op("Cast", self.op("Equal", "part", self.ints(2)), to=TensorProto.FLOAT)
+        is_mention = self.op("Cast", self.op("Equal", "part", self.ints(1)), to=TensorProto.FLOAT)
+        of_name = self.op("Mul", self.op("Unsqueeze", is_name, self.ints(-1)), self.floats(judge.of_name.detach()))
+        summed = self.op("Sum", WORDS, self._used_positions(self.op("Shape", "part")), of_name)
+        hidden = self._all_layers(summed, self.op("Add", is_name, is_mention))
+        u, v = (self._mean(hidden, one) for one in (is_mention, is_name))
+        product = self.op("Mul", u, v)
+        lengths = [self.op("ReduceL2", one, self.ints(1), keepdims=1) for one in (u, v)]
+        length = self.op("Max", self.op("Mul", *lengths), self.floats(1e-8))
+        cosine = self.op("Div", self.op("ReduceSum", product, self.ints(1), keepdims=1), length)
+        gap = self.op("Abs", self.op("Sub", u, v))
+        both = self.op("Concat", gap, product, self.op("Add", u, v), cosine, axis=1)
+        for layer in (judge.inner, judge.outer):
+            both = self.op("Gelu", both, domain=FUSED) if layer is judge.outer else both
+            weight, bias = (self.floats(one.detach().numpy()) for one in (layer.weight.T, layer.bias))
+            both = self.op("Add", self.op("MatMul", both, weight), bias)
+        self.nodes.append(helper.make_node("Squeeze", [both, self.ints(1)], ["logit"]))
+        inputs = [
+            helper.make_tensor_value_info(WORDS, TensorProto.FLOAT, ["batch", "tokens", self._dim]),
+            helper.make_tensor_value_info("part", TensorProto.INT64, ["batch", "tokens"]),
+        ]
+        outputs = [helper.make_tensor_value_info("logit", TensorProto.FLOAT, ["batch"])]
+        graph = helper.make_graph(self.nodes, "judge", inputs, outputs, self.tensors)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+    def _set_size(self, ids: str) -> str:
+        """Note the shapes of hidden states for a batch of ids, (b, t); returns that shape."""
+        size = self.op("Shape", ids)
+        self._by_token = self.op("Concat", size, self.ints(self._dim), axis=0)  # (b, t, dim)
+        self._by_head = self.op("Concat", size, self.ints(self._n_heads, self._dim // self._n_heads), axis=0)
+        return size
+
+    def _used_positions(self, size: str) -> str:
+        """Position embeddings, (t, dim); every token has type 0, so that row is added to them."""
         types = self._weights["embeddings.token_type_embeddings.weight"][0]
         positions = self.floats(self._weights["embeddings.position_embeddings.weight"] + types)
-        n_tokens = self.op("Slice", size, self.ints(1), self.ints(2))
-        used = self.op("Slice", positions, self.ints(0), n_tokens)
-        summed = self.op("Sum", self.op("Reshape", words, self._by_token), used)
+        return self.op("Slice", positions, self.ints(0), self.op("Slice", size, self.ints(1), self.ints(2)))
+
+    def _all_layers(self, summed: str, is_token: str) -> str:
+        """Apply norm and layers to embeddings, (b, t, dim); `is_token` is 1 for tokens and 0 for padding, (b, t)."""
+        padding = self.op("Sub", self.floats(1.0), is_token)
+        mask = self.op("Unsqueeze", self.op("Mul", padding, self.floats(_MASKED)), self.ints(1, 2))  # (b, 1, 1, t)
         rows = self.op("Reshape", summed, self.ints(-1, self._dim))
-        return self._norm("embeddings", rows, self._attention_readers(0))
+        hidden = self._norm("embeddings", rows, self._attention_readers(0))
+        for i in range(self._n_layers):
+            hidden = self._attend(i, hidden, mask)
+            hidden = self._feed_forward(i, hidden)
+        return self.op("Reshape", hidden.value, self._by_token)
 
     def _words(self, ids: str) -> str:
         """Look up words: in 4 bits where the table is exactly that, otherwise in 8 bits with one scale per row."""
@@ -237,9 +280,12 @@ class _Graph(GraphBuilder):
         """Pool (b, t, dim) to (b, dim)."""
         if pooling == "cls":
             return self.op("Gather", hidden, self.constant(np.int64(0)), axis=1)
-        mask = self.op("Cast", "attention_mask", to=TensorProto.FLOAT)
-        count = self.op("Max", self.op("ReduceSum", mask, self.ints(1), keepdims=1), self.floats(1.0))
-        shares = self.op("Unsqueeze", self.op("Div", mask, count), self.ints(1))
+        return self._mean(hidden, self.op("Cast", "attention_mask", to=TensorProto.FLOAT))
+
+    def _mean(self, hidden: str, chosen: str) -> str:
+        """Average the rows of (b, t, dim) that `chosen`, (b, t), is 1 for."""
+        count = self.op("Max", self.op("ReduceSum", chosen, self.ints(1), keepdims=1), self.floats(1.0))
+        shares = self.op("Unsqueeze", self.op("Div", chosen, count), self.ints(1))
         return self.op("Squeeze", self.op("MatMul", shares, hidden), self.ints(1))
 
     def _matrix(self, name: str) -> Array:

@@ -10,9 +10,11 @@ blocks.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import onnxruntime as ort
@@ -34,35 +36,40 @@ from pearl_qdrant.settings import usable_cores
 
 EMBEDDING = "embedding"
 TYPE_LOGITS = "type_logits"
+WORDS = "words"
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
+def open_session(path: Path, *, arena: bool = True) -> Any:
+    """Open a graph for one thread. Raises CheckpointError if it is not an ONNX graph, truncated, or has operators that
+    this onnxruntime does not support. With `arena`, onnxruntime keeps the memory of its largest batches for the next.
+    """
+    options = ort.SessionOptions()
+    options.enable_cpu_mem_arena = arena
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    options.enable_mem_pattern = False
+    options.log_severity_level = 3  # errors only: warnings are for the author of the graph
+    try:
+        # No fallback: there is no other provider, and onnxruntime prints a fallback to stdout, which is for data.
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    except Exception as error:  # the errors of onnxruntime have no common base class
+        raise CheckpointError(
+            str(path),
+            f"not an ONNX graph that onnxruntime {ort.__version__} can load ({first_line(error)}). Fetch it again",
+        ) from error
+
+
 class OnnxGraph:
-    """A loaded graph. Its `run` may be called from several threads at once. Raises CheckpointError if it is not an ONNX
-    graph, truncated, has operators that this onnxruntime does not support, or inputs other than int64 input_ids,
-    attention_mask and token_type_ids. With `arena`, onnxruntime keeps the memory of its largest batches for the next.
+    """A loaded graph. Its `run` may be called from several threads at once. Raises CheckpointError as `open_session`,
+    or if its inputs are others than int64 input_ids, attention_mask and token_type_ids.
     """
 
     def __init__(self, path: Path, *, arena: bool = True) -> None:
         self.path = path
-        options = ort.SessionOptions()
-        options.enable_cpu_mem_arena = arena
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-        options.enable_mem_pattern = False
-        options.log_severity_level = 3  # errors only: warnings are for the author of the graph
-        try:
-            # No fallback: there is no other provider, and onnxruntime prints a fallback to stdout, which is for data.
-            self._session: Any = ort.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0
-            )
-        except Exception as error:  # the errors of onnxruntime have no common base class
-            raise CheckpointError(
-                str(path),
-                f"not an ONNX graph that onnxruntime {ort.__version__} can load ({first_line(error)}). Fetch it again",
-            ) from error
+        self._session = open_session(path, arena=arena)
         inputs = {graph_input.name: graph_input.type for graph_input in self._session.get_inputs()}
         is_unexpected = any(name not in _INPUTS or kind != "tensor(int64)" for name, kind in inputs.items())
         if is_unexpected or not {*_INPUTS[:2]} <= inputs.keys():
@@ -84,6 +91,17 @@ class OnnxGraph:
             raise CheckpointError(str(self.path), batch_failure(batch, error)) from error
         return results
 
+    def look_up(self, ids: IntArray) -> FloatArray:
+        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`; only they are
+        computed.
+        """
+        only = ort.RunOptions()
+        only.add_run_config_entry("only_execute_path_to_fetches", "1")
+        only.only_execute_path_to_fetches = True
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        rows: FloatArray = self._session.run([WORDS], feed, only)[0]
+        return rows.reshape(*ids.shape, -1)
+
     def check_pearl_outputs(self, dim: int) -> None:
         """Raise a CheckpointError unless the outputs are `embedding` (b, dim) and `type_logits` (b, 95)."""
         for name, width in ((EMBEDDING, dim), (TYPE_LOGITS, len(PHRASE_TYPES))):
@@ -100,6 +118,19 @@ class OnnxGraph:
                 return name
         shapes = ", ".join(f"{name} {shape}" for name, shape in self.outputs.items())
         raise CheckpointError(str(self.path), f"has no output of token vectors (batch, tokens, dim), only: {shapes}")
+
+
+_SHARED: WeakValueDictionary[tuple[Path, bool], OnnxGraph] = WeakValueDictionary()
+_SHARING = threading.Lock()
+
+
+def shared_graph(path: Path, *, arena: bool = True) -> OnnxGraph:
+    """The graph of a file: one for all that use it at the same time."""
+    with _SHARING:
+        graph = _SHARED.get((path, arena))
+        if graph is None:
+            graph = _SHARED[path, arena] = OnnxGraph(path, arena=arena)
+        return graph
 
 
 MAX_BATCH_TOKENS, MAX_BATCH_NAMES = 512, 256
@@ -122,7 +153,7 @@ def onnx_encoder(
     Labels that were never seen, (95,), get probability 0; None without a trained type head. `threads` batches run at
     once, by default one per core that this process may use.
     """
-    graph = OnnxGraph(path, arena=arena)
+    graph = shared_graph(path, arena=arena)
     is_pearl = info.dim > 0 and (never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys())
     if is_pearl:
         graph.check_pearl_outputs(info.dim)

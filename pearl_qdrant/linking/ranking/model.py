@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -30,6 +30,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
@@ -96,6 +97,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("missing_same", 1, "the name has a word more, with which it is mostly the same thing"),
     Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
     Feature("equal_part", 1, "a part between commas is the name of this organisation"),
+    Feature("judge", 1, "the judge of two names, which reads both at once"),
 )
 """The features of a candidate, in the order of their values."""
 
@@ -103,6 +105,7 @@ FEATURES: tuple[str, ...] = tuple(one.name for one in TABLE)
 WORDS: dict[str, str] = {one.name: one.words for one in TABLE}
 SIGNS: dict[str, int] = {one.name: one.sign for one in TABLE}
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
+JUDGE = COLUMN["judge"]
 UNFITTED = frozenset(("wanted_type",))  # features without training data: their coefficients were set by hand
 
 NIL_FEATURES = (
@@ -417,6 +420,7 @@ class Scorer:
     model: RankingModel  # coefficients of the ranking
     baseline: float  # mean cosine of unrelated names with this encoder, in [0, 1)
     log_size: float  # natural logarithm of the number of names in all collections
+    judge: Callable[[], NameJudge] | None = None  # gives who reads the first candidates; None: nobody does
 
 
 _UNRELATED = (

@@ -23,7 +23,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -36,6 +36,7 @@ from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_no
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
     FEATURES,
+    JUDGE,
     MARGINS,
     Calibration,
     LinkQuery,
@@ -79,6 +80,9 @@ LEAST_LOG_SIZE = math.log(300)  # the coefficients are fitted to bases of 300 na
 
 _PREPOSITIONS = frozenset("about around at by for from in near of on to towards via with".split())
 """Words after which stands a whole name."""
+
+JUDGED = 3
+"""Candidates of a mention whose names the judge reads. More hardly change an answer (docs/experiments/decision.md)."""
 
 LONG = 30  # letters and digits beyond which a mention counts as no longer
 
@@ -159,6 +163,7 @@ def candidate_features(  # long: one line for each feature
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,
         *differences[:-2],
+        0.0,
     )
 
 
@@ -259,6 +264,13 @@ HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
 """The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
 can take from their probability."""
 
+AGREES = 2.0
+"""Score of the judge from which it takes two names for one thing."""
+
+MOST_UNJUDGED = 0.949
+"""The highest probability without an exact name, an id, something learned or the judge's agreement: below it other
+features alone are sure of names that the judge has not seen or takes for two things."""
+
 ID_CERTAINTY = 0.999  # precision of an entity id
 
 CANONICAL_SHARE = 0.8
@@ -330,22 +342,53 @@ SAME_LOGIT = 1e-4  # logits this close are equal: two cosines of the same name d
 _NONE_KNOWN: Mapping[str, float] = {}
 
 
-def score_names(
+@dataclass(slots=True)
+class Compared:
+    """A mention with the features of the entities that were found for it, before the judge and the rules.
+
+    Attributes:
+        mention: The cleaned mention.
+        names: The best name of each entity, k.
+        features: (k, len(FEATURES)); the judge's scores are 0.
+        nil_features: (len(NIL_FEATURES),), without margins.
+        of_mention: What its string says.
+    """
+
+    mention: str
+    names: Sequence[MatchedName]
+    features: npt.NDArray[np.float64]
+    nil_features: npt.NDArray[np.float64]
+    of_mention: StringFeatures
+
+    def to_judge(self, scorer: Scorer) -> list[int]:
+        """Rows of the entities whose names the judge reads, the nearest first; none where the mention is a name."""
+        if not self.names or any(name.is_same_spelling for name in self.names):
+            return []
+        order = np.argsort(-(self.features @ scorer.model.features), kind="stable")
+        return [int(row) for row in order[:JUDGED]]
+
+    def with_judgement(self, rows: Sequence[int], scores: npt.NDArray[np.float64]) -> None:
+        """Note the judge's scores of the names in some rows. The others get the lowest of these."""
+        self.features[:, JUDGE] = scores.min()
+        self.features[rows, JUDGE] = scores
+
+
+def compare_names(
     mention: str,
     names: Sequence[MatchedName],
     types: npt.NDArray[np.float32] | None,
     link_query: LinkQuery,
     scorer: Scorer,
     known: Mapping[str, float] = _NONE_KNOWN,
-) -> ScoredMention:
-    """Score and sort the entities of one cleaned mention, by the best name of each, sorted by preliminary score. The
-    probabilities of the mention's types, (19,), are None if types do not count; `known` says how frequent the mention's
-    content words are in the base, in [0, 1].
+) -> Compared:
+    """Compare a cleaned mention with the best name of each entity, sorted by preliminary score. The probabilities of
+    the mention's types, (19,), are None if types do not count; `known` says how frequent the mention's content words
+    are in the base, in [0, 1].
     """
     of_mention = string_features(mention)
     of_nil = nil_features(of_mention, names, scorer)
     if not names:
-        return ScoredMention(mention, [], float(of_nil @ scorer.model.nil_features), of_nil)
+        return Compared(mention, [], np.zeros((0, len(FEATURES))), of_nil, of_mention)
     nearest = (*heapq.nlargest(2, ((name.closer or name).edit_similarity for name in names)), 0.0)[:2]
     gaps = type_gaps(types)
 
@@ -354,15 +397,25 @@ def score_names(
         return np.array(rows)
 
     features = features_of(names)
-    logits = features @ scorer.model.features
     if closer := [(i, name.closer) for i, name in enumerate(names) if name.closer is not None]:
+        logits = features @ scorer.model.features
         names, others = list(names), features_of([name for _, name in closer])
         for (i, name), row, logit in zip(closer, others, others @ scorer.model.features, strict=True):
             if logit > logits[i]:
-                names[i], features[i], logits[i] = name, row, logit
-    of_nil = with_margins(of_nil, logits, features)
+                names[i], features[i] = name, row
+    return Compared(mention, names, features, of_nil, of_mention)
+
+
+def score_compared(compared: Compared, link_query: LinkQuery, scorer: Scorer) -> ScoredMention:
+    """Score and sort the entities of a mention that was compared, and judged where that was due."""
+    mention, names, features = compared.mention, compared.names, compared.features
+    if not names:
+        nil_logit = float(compared.nil_features @ scorer.model.nil_features)
+        return ScoredMention(mention, [], nil_logit, compared.nil_features)
+    logits = features @ scorer.model.features
+    of_nil = with_margins(compared.nil_features, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
-    offsets, chosen, rule = _apply_rules(mention, of_mention, names, logits, nil_logit, link_query)
+    offsets, chosen, rule = _apply_rules(mention, compared.of_mention, names, logits, nil_logit, link_query)
     found = in_order(
         ScoredEntity(name, row, logit + offset, offset, i in chosen)
         for i, (name, row, logit, offset) in enumerate(zip(names, features, logits.tolist(), offsets, strict=True))
@@ -370,6 +423,35 @@ def score_names(
     n_kept = max(link_query.limit, sum(entity.tie for entity in found))
     certainty = EXACT_CERTAINTY if rule is not None and names[min(chosen)].is_same_spelling else 1.0
     return ScoredMention(mention, found[:n_kept], nil_logit, of_nil, rule, certainty)
+
+
+def score_names(
+    mention: str,
+    names: Sequence[MatchedName],
+    types: npt.NDArray[np.float32] | None,
+    link_query: LinkQuery,
+    scorer: Scorer,
+    known: Mapping[str, float] = _NONE_KNOWN,
+) -> ScoredMention:
+    """`compare_names` and `score_compared` of one mention, with the judge's scores where the scorer has a judge."""
+    compared = compare_names(mention, names, types, link_query, scorer, known)
+    ask_judge([compared], scorer)
+    return score_compared(compared, link_query, scorer)
+
+
+def ask_judge(compared: Sequence[Compared], scorer: Scorer) -> None:
+    """Have the judge read the first candidates of mentions that are no names of the base, all in one call."""
+    if scorer.judge is None:
+        return
+    rows = [one.to_judge(scorer) for one in compared]
+    pairs = [(one.mention, one.names[i].point.name) for one, own in zip(compared, rows, strict=True) for i in own]
+    if not pairs:
+        return
+    scores, start = scorer.judge().scores(pairs), 0
+    for one, own in zip(compared, rows, strict=True):
+        if own:
+            one.with_judgement(own, scores[start : start + len(own)])
+            start += len(own)
 
 
 def _apply_rules(
@@ -496,7 +578,9 @@ def decide(
     if probabilities is None:
         probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
         if scored.rule not in ("exact name", "entity id"):
-            probabilities = [min(one, EXACT_CERTAINTY) for one in probabilities]
+            agrees = [entity.features[JUDGE] >= AGREES for entity in scored.found]
+            most = [EXACT_CERTAINTY if one else MOST_UNJUDGED for one in agrees]
+            probabilities = list(map(min, probabilities, most))
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
     is_own = best.name == mention.strip() and (has_types or not stands_for_nothing(mention))

@@ -1,0 +1,145 @@
+"""The judge of two names: what it learns from, its training on a tiny encoder, and its graph."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
+from tiny_wordnet import make_wordnet
+
+from pearl_qdrant.encoder.judge import NameJudge
+from pearl_qdrant.errors import CheckpointError, FormatError, OptionError
+from pearl_qdrant.linking.mention_kinds import NamedEntity
+from training.examples.wordnet import read_opposites
+from training.export.export_checkpoint import export_checkpoint
+from training.judge.differences import Named, Words, other, same, tried
+from training.judge.examples import GivenMention, NameGroup, PairSource, read_examples, write_examples
+from training.judge.network import pad, pair_tokens
+from training.judge.request import JudgeRequest
+from training.judge.train_judge import open_judge, train_judge
+
+EXAMPLES: list[dict[str, object]] = [
+    {"source": "cities", "names": ["Moscow", "Москва"], "near": ["Αθήνα", "서울"], "types": ["GPE"], "kinds": ["city"]},
+    {"source": "cities", "names": ["Αθήνα"], "near": ["東京都"]},
+    {"set": "asked", "mention": "москва", "names": ["Moscow", "서울"], "right": [True, False]},
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder in 8 bits over pieces of many scripts."""
+    trained = make_pearl(tmp_path_factory.mktemp("trained") / "tiny", onnx_graph=False, make=make_multilingual_bert)
+    folder = tmp_path_factory.mktemp("exported") / "tiny"
+    export_checkpoint(trained.folder, folder, names=NAMES_OF_THE_WORLD)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wordnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nouns and adjectives to make differences of."""
+    words = [("n", word) for word in "lawsuit critic bridge river".split()] + [("a", "fake"), ("a", "old")]
+    return make_wordnet(tmp_path_factory.mktemp("wordnet"), words)
+
+
+def request(encoder: Path, tmp_path: Path, **others: object) -> JudgeRequest:
+    """A training of a few steps."""
+    examples = tmp_path / "examples.jsonl"
+    write_examples(examples, EXAMPLES)
+    how = {"layers": 1, "pairs": 40, "batch_size": 8, "device": "cpu", "precision": "fp32", **others}
+    return JudgeRequest(examples=examples, out=tmp_path / "judge", base_model=encoder, **how)  # type: ignore[arg-type]
+
+
+def test_a_judge_is_trained_and_its_graph_says_what_the_network_says(
+    encoder: Path, wordnet: Path, tmp_path: Path
+) -> None:
+    """A few steps write weights and a graph; the graph in 8 bits agrees with the network, in any batch and order."""
+    asked = request(encoder, tmp_path, wordnet=wordnet)
+    result = train_judge(asked)
+    network = open_judge(str(encoder), layers=1, start=result.judge).eval()
+    judge = NameJudge(encoder, result.judge / "judge.onnx", threads=2)
+    pairs = [(a, b) for a in NAMES_OF_THE_WORLD for b in NAMES_OF_THE_WORLD[:4]]
+    found = judge.scores(pairs)
+    ids = {name: judge._tokenizer.encode(name, add_special_tokens=False).ids for name in NAMES_OF_THE_WORLD}
+    tokens = [pair_tokens(ids[a], ids[b], begin=0, end=2) for a, b in pairs]
+    with torch.inference_mode():
+        expected = network(*pad(tokens, padding=1)).numpy()
+
+    assert (result.steps, result.groups, result.given) == (5, 2, 1)
+    assert (result.judge / "training" / "log.csv").exists()
+    assert np.corrcoef(found, expected)[0, 1] > 0.95
+    np.testing.assert_allclose(judge.scores(pairs[::-1])[::-1], found, atol=1e-5)
+    assert judge.scores([]).shape == (0,)
+
+
+def test_a_training_that_was_done_is_not_done_again(encoder: Path, tmp_path: Path) -> None:
+    """The same call resumes, and finds nothing left to do; one with other settings is refused."""
+    first = train_judge(request(encoder, tmp_path))
+    log = (first.judge / "training" / "log.csv").read_text()
+    train_judge(request(encoder, tmp_path))
+
+    assert (first.judge / "training" / "log.csv").read_text() == log
+
+
+def test_names_without_a_judge_are_refused_in_words(encoder: Path, tmp_path: Path) -> None:
+    """A graph of another encoder, or none, is named."""
+    with pytest.raises(CheckpointError, match=r"judge\.onnx"):
+        NameJudge(encoder)
+    with pytest.raises(CheckpointError, match="does not belong"):
+        NameJudge(encoder, encoder / "onnx" / "model.onnx")
+
+
+def test_differences_are_what_they_say(wordnet: Path) -> None:
+    """A name written otherwise keeps its words or letters; another thing has a word more, another one or a number."""
+    words, rng = Words.read(wordnet), random.Random(0)
+    name = Named("Mexico City", ("GPE",), ("city",))
+    alike = {tried(lambda: same(name, rng), 6) for _ in range(200)} - {None}
+    people = [NamedEntity("", ("Mary Smith",), ("PERSON",))]
+    others = {tried(lambda: other(name, words, people, rng), 6) for _ in range(200)} - {None}
+
+    assert "Mexico City (city)" not in alike, "the name has the word"
+    assert {"the Mexico City", "City, Mexico"} <= alike
+    assert any("lawsuit" in one for one in others if one)
+    assert any("Mexico City 2" in one for one in others if one)
+    assert alike.isdisjoint(others)
+
+
+def test_given_mentions_teach_absence() -> None:
+    """A mention whose entity is not among its candidates gives wrong pairs alone."""
+    absent = GivenMention("Tula", ("Tulsa", "Tuzla"), (False, False))
+    source = PairSource([([NameGroup(("Moscow",))], 1.0)], None, given=[[absent]], given_share=1.0)
+    drawn = source.draw(random.Random(0))
+    pairs = [next(drawn) for _ in range(20)]
+
+    assert {(pair.mention, pair.is_same) for pair in pairs} == {("Tula", False)}
+
+
+def test_a_line_that_is_no_example_is_named(tmp_path: Path) -> None:
+    """The error has the file and the line."""
+    path = tmp_path / "examples.jsonl"
+    path.write_text(json.dumps(EXAMPLES[0]) + '\n{"source": "x"}\n', encoding="utf-8")
+
+    with pytest.raises(FormatError, match=r"examples\.jsonl:2"):
+        read_examples(path)
+
+
+def test_nothing_to_learn_from_is_refused(encoder: Path, tmp_path: Path) -> None:
+    """An empty file of examples is named before anything is loaded."""
+    (tmp_path / "none.jsonl").write_text("")
+
+    with pytest.raises(OptionError, match="nothing to learn from"):
+        train_judge(JudgeRequest(examples=tmp_path / "none.jsonl", out=tmp_path / "out", base_model=encoder))
+
+
+def test_opposites_are_read_from_wordnet(tmp_path: Path) -> None:
+    """The pointer `!` joins the two words that it names, not their whole synsets."""
+    folder = make_wordnet(tmp_path, [])
+    lines = "00000010 00 a 02 left 0 gauche 0 001 ! 00000020 a 0101 | side\n"
+    lines += "00000020 00 a 01 right 0 001 ! 00000010 a 0101 | side\n"
+    (folder / "data.adj").write_text(lines)
+
+    assert sorted(read_opposites(folder)) == [("left", "right"), ("right", "left")]

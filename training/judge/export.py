@@ -1,0 +1,68 @@
+"""Write a judge as one ONNX graph in 8 bits, over the word vectors that the encoder's graph gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from onnx import save
+from torch import Tensor, nn
+
+from training.export.graph_builder import Channels
+from training.export.int8_graph import Int8Graph
+from training.judge.network import LONGEST, Judge
+from training.networks.bert_layers import BertLayer
+
+_PROBE = (128, 2 * LONGEST // 4)
+
+
+def write_judge(judge: Judge, path: Path) -> None:
+    """Write the graph of a judge that is on the CPU: words (b, t, dim), part (b, t) int64 -> logit (b,)."""
+    weights = {name: tensor.detach().float().numpy() for name, tensor in judge.bert_tensors().items()}
+    dim = weights["embeddings.LayerNorm.weight"].shape[0]
+    weights["embeddings.token_type_embeddings.weight"] = np.zeros((1, dim), np.float32)
+    first = judge.layers[0]
+    assert isinstance(first, BertLayer)
+    config = SimpleNamespace(
+        hidden_size=dim, num_attention_heads=first.heads, num_hidden_layers=len(judge.layers), layer_norm_eps=1e-12
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save(Int8Graph(weights, config, _probe(judge)).build_judge(judge), str(path))
+
+
+def _probe(judge: Judge) -> dict[str, Channels]:
+    """Statistics of the inputs of every dense layer, by its name in BertModel, on random pairs; deterministic."""
+    seen: dict[str, Channels] = {}
+
+    def observe(*names: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def record(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            rows = inputs[0].float().flatten(0, -2)
+            seen.update(dict.fromkeys(names, Channels(rows.abs().amax(0).numpy(), rows.mean(0).numpy())))
+
+        return record
+
+    hooks = []
+    for i, layer in enumerate(judge.layers):
+        assert isinstance(layer, BertLayer)
+        name = f"encoder.layer.{i}"
+        parts = [f"{name}.attention.self.{part}" for part in ("query", "key", "value")]
+        hooks += [
+            layer.qkv.register_forward_pre_hook(observe(*parts)),
+            layer.mixed.register_forward_pre_hook(observe(f"{name}.attention.output.dense")),
+            layer.inner.register_forward_pre_hook(observe(f"{name}.intermediate.dense")),
+            layer.outer.register_forward_pre_hook(observe(f"{name}.output.dense")),
+        ]
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, len(judge.words), _PROBE, generator=generator)
+    part = torch.ones_like(ids)
+    part[:, _PROBE[1] // 2 :] = 2
+    try:
+        with torch.inference_mode():
+            judge.eval()(ids, part)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
