@@ -79,6 +79,7 @@ class Candidate:
         tie: Whether another entity has an equal best name, and nothing separates the two.
         features: The features of the name, by the names in `linking.ranking.model.FEATURES`; behind the score of a
             mention alone.
+        decision: Of the first candidate: what each feature adds to the logit that it is right.
         document: In a document or a context: what each of its parts adds to the score, in logits, by the names in
             `linking.documents.model.FEATURES`; empty for a mention alone.
     """
@@ -100,6 +101,7 @@ class Candidate:
     tie: bool = False
     features: Mapping[str, float] = field(default_factory=dict)
     document: Mapping[str, float] = field(default_factory=dict)
+    decision: Mapping[str, float] = field(default_factory=dict)
     language: str | None = None
 
 

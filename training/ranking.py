@@ -1,4 +1,4 @@
-"""Fit the coefficients of `pearl_qdrant.linking.ranking.model` by two logistic regressions.
+"""Fit the ranking of `pearl_qdrant.linking.ranking.model` by a logistic regression, and the decision by boosted trees.
 
     ranking     over the candidates of mentions whose entity is among them: which one is right
     decision    over all mentions, by the features and margins of the first candidate: is it the right one. Its
@@ -20,25 +20,44 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
+from pearl_qdrant.encoder.judge import NameJudge
+from pearl_qdrant.linking.ranking.forest import Forest
 from pearl_qdrant.linking.ranking.model import (
+    DECISION_FEATURES,
     FEATURES,
-    FEW_NAMES,
-    MARGINS,
+    JUDGED,
     NIL_FEATURES,
     SIGNS,
     UNFITTED,
     RankingModel,
     ScoredMention,
     all_margins,
+    decision_rows,
+    in_order,
+    judge_features,
 )
+from pearl_qdrant.linking.ranking.scoring import N_JUDGED
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
 """Fixed coefficients of the ranking; exp(2) multiplies the odds by 7."""
 
-DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0) | {"opposite": -3.0}
-"""Fixed coefficients of the decision. Few mentions of the tasks have a word that excludes one of the name: fitted, it
-left `hypertension` at 0.53 for `hypotension` in a base of eight names."""
+DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0) | {"opposite": -2.0}
+"""Coefficients of the decision that are added to its trees: few mentions of the tasks have a type that is asked for, or
+a word that excludes one of the name."""
+
+N_TREES = 300
+TREES: dict[str, Any] = {
+    "num_leaves": 8,
+    "learning_rate": 0.06,
+    "min_sum_hessian_in_leaf": 8,
+    "min_data_in_leaf": 40,
+    "lambda_l2": 10,
+    "feature_fraction": 0.5,
+    "num_threads": 1,
+    "verbose": -1,
+}
+"""Options of lightgbm; chosen by sets left out (docs/experiments/decision.md)."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,6 +74,8 @@ class Task:
     is_nil: npt.NDArray[np.bool_]  # (m,) bool; the base does not have the entity
     offsets: FloatArray  # (m, k); what rules add to the logits (`linking.ranking.scoring`)
     by_rule: npt.NDArray[np.bool_]  # (m,) bool; a rule decides the mention
+    mentions: npt.NDArray[np.object_]  # (m,) str
+    names: npt.NDArray[np.object_]  # (m,) tuples of str: the best names of the candidates
     weight: float = 1.0  # weight of the task in the fit of the ranking, >= 0
     decision_weight: float = 1.0  # its weight in the fit of the decision, >= 0
 
@@ -79,11 +100,33 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
     nil_features = np.array([one.nil_features for one in scored]).reshape(m, len(NIL_FEATURES))
     is_nil = np.array([not ids for ids in gold])
     by_rule = np.array([one.certainty < 1 for one in scored])
-    return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule)
+    mentions, names = np.empty(m, dtype=np.object_), np.empty(m, dtype=np.object_)
+    for i, one in enumerate(scored):
+        mentions[i], names[i] = one.mention, tuple(entity.point.name for entity in one.found)
+    return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule, mentions, names)
+
+
+def judge_again(task: Task, judge: NameJudge, ranking: FloatArray) -> Task:
+    """The task with the scores of another judge, of the first candidates by a ranking, (len(FEATURES),)."""
+    features = task.features.copy()
+    features[:, :, JUDGED] = 0.0
+    logits = np.where(task.present, features @ ranking, -np.inf)
+    order = np.argsort(-logits, axis=1, kind="stable")[:, :N_JUDGED]
+    rows = np.flatnonzero(~task.by_rule & task.present.any(axis=1))
+    asked = [(int(i), int(j)) for i in rows for j in order[i] if task.present[i, j]]
+    scores = judge.scores([(task.mentions[i], task.names[i][j]) for i, j in asked])
+    of_mention: dict[int, dict[int, float]] = {}
+    for (i, j), score in zip(asked, scores.tolist(), strict=True):
+        of_mention.setdefault(i, {})[j] = score
+    for i, found in of_mention.items():
+        features[i, :, JUDGED] = judge_features(np.array(min(found.values())))
+        for j, score in found.items():
+            features[i, j, JUDGED] = judge_features(np.array(score))
+    return replace(task, features=features)
 
 
 def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3) -> RankingModel:
-    """Fit the coefficients of the ranking, then those of the decision about its first candidates, over tasks weighted
+    """Fit the coefficients of the ranking, then the trees of the decision about first candidates, over tasks weighted
     by their `weight` and `decision_weight`. `l2` is the weight of the squared coefficients, each scaled by the
     deviation of its feature.
     """
@@ -92,16 +135,42 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3) -> RankingModel:
     # Mentions whose entity is among several candidates say which is nearer.
     several = [task.take(task.right.any(axis=1) & (task.present.sum(axis=1) > 1)) for task in tasks]
     ranking = _fit([task for task in several if len(task.is_nil)], l2)
-    fitted = _fit_decision([_decision_rows(task, ranking) for task in tasks], l2)
-    n = len(FEATURES)
-    return RankingModel(ranking, fitted[:n], -fitted[n:])
+    forest = fit_forest(tasks, ranking)
+    return RankingModel(ranking, in_order(DECISION_FIXED, FEATURES), np.zeros(len(NIL_FEATURES)), forest)
+
+
+def fit_forest(tasks: Sequence[Task], ranking: FloatArray, *, seed: int = 1) -> Forest:
+    """Fit the trees of the decision about the first candidates of a ranking, (len(FEATURES),). A feature that has a
+    sign moves the logit that way alone. Needs lightgbm.
+    """
+    import lightgbm
+
+    parts = [_decision_rows(task, ranking) for task in tasks if task.decision_weight]
+    rows, right = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "right"))
+    shares = np.concatenate([part.shares for part in parts])
+    weights = np.concatenate([np.full(len(part.right), part.weight / max(1, len(part.right))) for part in parts])
+    weights /= weights.mean()
+
+    def slopes(logits: FloatArray, _: object) -> tuple[FloatArray, FloatArray]:
+        """First and second derivatives of -log p, for p = share * logistic(logit)."""
+        near = 1.0 / (1.0 + np.exp(-logits))
+        p = np.clip(shares * near, 1e-6, 1 - 1e-6)
+        first = np.where(right, near - 1.0, p * (1.0 - near) / (1.0 - p))
+        second = np.where(right, near * (1.0 - near), first * np.maximum(0.1, 1.0 - near))
+        return first * weights, np.maximum(second, 1e-3) * weights
+
+    signs = [SIGNS[name] for name in FEATURES] + [0] * len(NIL_FEATURES)
+    data = lightgbm.Dataset(rows, right, weight=weights, init_score=np.zeros(len(right)))
+    how = {**TREES, "objective": slopes, "monotone_constraints": signs, "seed": seed, "deterministic": True}
+    found = lightgbm.train(how, data, N_TREES)
+    return _to_forest(found.dump_model()["tree_info"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Decisions:
     """First candidates: (m, p) their features and those of the mention, (m,) their shares, and which are right."""
 
-    features: FloatArray
+    rows: FloatArray
     shares: FloatArray
     right: npt.NDArray[np.bool_]
     weight: float
@@ -109,31 +178,55 @@ class _Decisions:
 
 def _decision_rows(task: Task, ranking: FloatArray) -> _Decisions:
     logits = np.where(task.present, task.features @ ranking, -np.inf)
-    rows, first = np.arange(len(logits)), logits.argmax(axis=1)
+    at, first = np.arange(len(logits)), logits.argmax(axis=1)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     of_mention = all_margins(task.nil_features, logits, task.features)
-    features = np.concatenate([task.features[rows, first], of_mention], axis=1)
-    return _Decisions(features, 1.0 / odds.sum(axis=1), task.right[rows, first], task.decision_weight)
+    rows = decision_rows(task.features[at, first], of_mention)
+    return _Decisions(rows, 1.0 / odds.sum(axis=1), task.right[at, first], task.decision_weight)
 
 
-def _fit_decision(tasks: Sequence[_Decisions], l2: float) -> FloatArray:
-    """Coefficients of the features and of the mention, (p,), which make -log p(the first is right or not) least."""
-    tasks = [task for task in tasks if task.weight]
-    total_weight = sum(task.weight for task in tasks)
-    scale = _scale(np.concatenate([task.features for task in tasks]))
+def _to_forest(trees: Sequence[Mapping[str, Any]]) -> Forest:
+    """The trees of a booster as arrays."""
+    flat = [_flat(tree["tree_structure"]) for tree in trees]
+    n = max(map(len, flat))
+    column, left, right = (np.zeros((len(flat), n), dtype=np.int64) for _ in range(3))
+    threshold, value = np.zeros((len(flat), n)), np.zeros((len(flat), n))
+    for i, nodes in enumerate(flat):
+        for j, (split, limit, low, high, logit) in enumerate(nodes):
+            column[i, j], threshold[i, j], left[i, j], right[i, j], value[i, j] = split, limit, low, high, logit
+    # As it is stored, so that the fit's figures are those of what ships.
+    stored = Forest(DECISION_FEATURES, column, threshold, left, right, value, max(map(_depth, flat))).to_arrays()
+    return Forest.from_arrays(stored)
 
-    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
-        total, gradient = l2 * float(parameters @ parameters), 2 * l2 * parameters
-        for task in tasks:
-            near = 1.0 / (1.0 + np.exp(-(task.features @ (parameters / scale))))
-            p = np.clip(task.shares * near, 1e-9, 1 - 1e-9)
-            value = -np.where(task.right, np.log(p), np.log1p(-p)).mean()
-            slope = np.where(task.right, -1.0 / p, 1.0 / (1.0 - p)) * task.shares * near * (1.0 - near)
-            total += task.weight / total_weight * value
-            gradient = gradient + task.weight / total_weight * (slope @ task.features) / len(p) / scale
-        return total, gradient
 
-    return _minimise(loss, scale, DECISION_FIXED)
+_Node = tuple[int, float, int, int, float]
+"""Column, threshold, the nodes to the left and to the right, and the mean logit; a leaf leads to itself."""
+
+
+def _flat(root: Mapping[str, Any]) -> list[_Node]:
+    """The nodes of a tree, the root first."""
+    nodes: list[_Node] = []
+
+    def add(node: Mapping[str, Any]) -> int:
+        at = len(nodes)
+        if "leaf_value" in node:
+            nodes.append((0, 0.0, at, at, float(node["leaf_value"])))
+            return at
+        nodes.append((0, 0.0, at, at, 0.0))
+        low, high = add(node["left_child"]), add(node["right_child"])
+        # Up to half precision's neighbour: what is stored in 32 bits must not move a value to the other side.
+        limit = float(np.float32(node["threshold"]))
+        nodes[at] = int(node["split_feature"]), limit, low, high, float(node["internal_value"])
+        return at
+
+    add(root)
+    return nodes
+
+
+def _depth(nodes: Sequence[_Node], at: int = 0) -> int:
+    """Splits on the longest way from a node."""
+    _, _, low, high, _ = nodes[at]
+    return 0 if low == at else 1 + max(_depth(nodes, low), _depth(nodes, high))
 
 
 def _fit(tasks: Sequence[Task], l2: float) -> FloatArray:
@@ -150,33 +243,26 @@ def _fit(tasks: Sequence[Task], l2: float) -> FloatArray:
             gradient = gradient + task.weight / total_weight * slope / scale
         return total, gradient
 
-    return _minimise(loss, scale, FIXED)
+    return _minimise(loss, scale)
 
 
 def _scale(features: FloatArray) -> FloatArray:
-    """Deviations of the features of candidates, (p,); 1 for those of the mention, and for constant ones."""
+    """Deviations of the features of candidates, (p,); 1 for constant ones."""
     scale: FloatArray = features.std(axis=0)
     scale[scale < 1e-6] = 1.0
-    scale[len(FEATURES) :] = 1.0
     return scale
 
 
-def _minimise(
-    loss: Callable[[FloatArray], tuple[float, FloatArray]], scale: FloatArray, fixed: Mapping[str, float]
-) -> FloatArray:
-    """Coefficients with the least loss, (p,), each with the sign of its feature; margins raise a candidate."""
+def _minimise(loss: Callable[[FloatArray], tuple[float, FloatArray]], scale: FloatArray) -> FloatArray:
+    """Coefficients with the least loss, (p,), each with the sign of its feature."""
     start = np.zeros(len(scale))
     bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(scale)
     for i, name in enumerate(FEATURES):
-        if name in fixed:
-            start[i] = fixed[name] * scale[i]
+        if name in FIXED:
+            start[i] = FIXED[name] * scale[i]
             bounds[i] = (start[i], start[i])
         elif SIGNS[name]:
             bounds[i] = (0.0, None) if SIGNS[name] > 0 else (None, 0.0)
-    for i in range(len(FEATURES), len(scale))[MARGINS]:
-        bounds[i] = (0.0, None)
-    if len(scale) > len(FEATURES):
-        bounds[len(FEATURES) + FEW_NAMES] = (0.0, 0.0)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 200})
     fitted: FloatArray = found.x / scale
     return fitted

@@ -35,6 +35,7 @@ from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, fini
 from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase, can_be_name, is_as_it_stands
 from pearl_qdrant.linking.mention_stream import CACHE_BYTES, MentionCache, MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
+from pearl_qdrant.linking.ranking.forest import shipped_forest
 from pearl_qdrant.linking.ranking.model import (
     Calibration,
     FloatArray,
@@ -187,7 +188,9 @@ def model_of(stored: LinkCalibration) -> RankingModel | None:
     if stored.features is None or stored.decision is None or stored.nil_features is None:
         return None
     try:
-        return RankingModel.from_names(stored.features, stored.decision, stored.nil_features)
+        if "judge" not in stored.features:
+            raise ValueError("it does not have the feature 'judge'")
+        return RankingModel.from_names(stored.features, stored.decision, stored.nil_features, shipped_forest())
     except ValueError as error:
         raise CalibrationError(
             f"Another version of pearl-qdrant calibrated this collection ({error}). Calibrate it again: pearl-qdrant "

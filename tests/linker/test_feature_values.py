@@ -87,7 +87,7 @@ def test_the_length_of_a_mention_counts_up_to_thirty_letters(mention: str, lengt
         "background_lexical": 0.0,
         "length": pytest.approx(length),
         "log_size": pytest.approx(math.log(300) / 10),
-        **dict.fromkeys(("margin", "coverage_margin"), 0.0),
+        **dict.fromkeys(("margin", "coverage_margin", "judge_margin"), 0.0),
         "few_names": 1.0,
     }
     assert nil_features(scored("x", [], log_size=12.5))["log_size"] == 1.25, "a tenth of the logarithm"

@@ -236,6 +236,14 @@ _OTHER: tuple[Callable[[Named, Words, Sequence[kinds.NamedEntity], random.Random
 _OTHER_WEIGHTS = (5, 2, 3, 0.3, 0.7, 1, 3, 1.5, 1.5, 3)
 
 
+def in_brackets(named: Named, words: Words, rng: random.Random) -> Named:
+    """The name with something in brackets: what it is, a word, a year, or a year and what it is."""
+    kind = rng.choice(named.kinds) if named.kinds and rng.random() < 0.7 else rng.choice(words.nouns)
+    year = str(rng.randint(1900, 2025))
+    inside = rng.choice((kind, kind, year, f"{year} {kind}", f"{kind} {rng.randint(1, 20)}"))
+    return Named(f"{named.name} ({inside})", named.types, (kind,))
+
+
 def tried(make: Callable[[], str | None], tries: int) -> str | None:
     """The first that is made in some tries."""
     return next((made for _ in range(tries) if (made := make()) is not None), None)

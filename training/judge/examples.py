@@ -24,14 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.linking.mention_kinds import NamedEntity
-from training.judge.differences import Named, Words, other, same, tried
+from pearl_qdrant.linking.mention_kinds import NamedEntity, other_brackets
+from training.judge.differences import Named, Words, in_brackets, other, same, tried
 
 TRIES = 6
 SHARES = {"general": 3.5, "bio": 2.0, "world": 1.5, "wordnet": 1.2, "dict": 1.3}
 """Shares of the sources of `runs/judge_examples.py`."""
 MADE_SHARE = 0.4
 """Share of the groups whose mentions are made."""
+BRACKETED_SHARE = 0.15
+"""Share of their names that get something in brackets, so that what else could be there is learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,11 @@ class PairSource:
         words, people = self._words, self._people
         name = rng.choice(group.names)
         named = Named(name, group.types, group.kinds)
+        if rng.random() < BRACKETED_SHARE and "(" not in name:
+            named = in_brackets(named, words, rng)
+            name = named.name
+            if (wrong := other_brackets(name, rng)) is not None:
+                yield Pair(wrong, name, False)
         if (made := tried(lambda: same(named, rng), TRIES)) is not None:
             yield Pair(made, name, True)
         if (wrong := tried(lambda: other(named, words, people, rng), TRIES)) is not None:

@@ -44,6 +44,7 @@ from pearl_qdrant.linking.calibration.metrics import (
     measure,
     threshold_for_precision,
 )
+from pearl_qdrant.linking.ranking.forest import Forest
 from pearl_qdrant.linking.ranking.model import (
     FEATURES,
     FEW_NAMES,
@@ -54,6 +55,7 @@ from pearl_qdrant.linking.ranking.model import (
     FloatArray,
     RankingModel,
     all_margins,
+    decision_rows,
 )
 from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
@@ -113,10 +115,10 @@ def fit_coefficients(samples: Samples, shipped: RankingModel, *, keeps_ranking: 
         rows = np.where(present[keep][:, :, None], samples.features[keep], 0.0)
         ranking = _fit(_Choices(rows, present[keep], samples.is_right[keep], samples.weights[keep]), ranking, scale)
     centre = np.concatenate([shipped.decision, -shipped.nil_features])
-    choices = _decision_choices(samples, present, ranking)
+    choices = _decision_choices(samples, present, ranking, shipped.forest)
     fitted = _fit(choices, centre, np.concatenate([scale, np.ones(len(NIL_FEATURES))]))
     n = len(FEATURES)
-    return RankingModel(ranking, fitted[:n], -fitted[n:])
+    return RankingModel(ranking, fitted[:n], -fitted[n:], shipped.forest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +129,24 @@ class _Choices:
     present: npt.NDArray[np.bool_]
     is_right: npt.NDArray[np.bool_]
     weights: FloatArray
+    offsets: FloatArray | float = 0.0  # what the trees say of each choice, (m, k)
 
 
-def _decision_choices(samples: Samples, present: npt.NDArray[np.bool_], ranking: FloatArray) -> _Choices:
+def _decision_choices(
+    samples: Samples, present: npt.NDArray[np.bool_], ranking: FloatArray, forest: Forest | None
+) -> _Choices:
     """For each mention: its entity is among the candidates, or, with features of 0, it is not."""
     logits = np.where(present, samples.features @ ranking, -np.inf)
     first = logits.argmax(axis=1)
     of_first = np.where(present.any(axis=1, keepdims=True), samples.features[np.arange(len(first)), first], 0.0)
     rows = np.zeros((len(first), 2, len(FEATURES) + len(NIL_FEATURES)))
     of_mention = all_margins(samples.nil_features, logits, samples.features)
-    rows[:, 0] = np.concatenate([of_first, of_mention], axis=1)
+    rows[:, 0] = decision_rows(of_first, of_mention)
     is_right = np.stack([samples.is_found, ~samples.is_found], axis=1)
-    return _Choices(rows, np.ones_like(is_right), is_right, samples.weights)
+    offsets = np.zeros(is_right.shape)
+    if forest is not None:
+        offsets[:, 0] = forest.logits(rows[:, 0])
+    return _Choices(rows, np.ones_like(is_right), is_right, samples.weights, offsets)
 
 
 def _fit(choices: _Choices, centre: FloatArray, scale: FloatArray) -> FloatArray:
@@ -146,9 +154,12 @@ def _fit(choices: _Choices, centre: FloatArray, scale: FloatArray) -> FloatArray
     if not len(choices.weights):
         return centre
     lowest, highest = np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
+    is_added = len(scale) > len(FEATURES) and bool(np.any(choices.offsets))  # to trees, which have the signs
     for i, name in enumerate(FEATURES):
         if name in UNFITTED:
             lowest[i] = highest[i] = centre[i] * scale[i]
+        elif is_added:
+            continue
         elif SIGNS[name] < 0:
             highest[i] = 0.0
         elif SIGNS[name] > 0:
@@ -177,7 +188,7 @@ def _coefficients_loss(choices: _Choices, at: FloatArray, centre: FloatArray) ->
     plus the terms of the prior.
     """
     rows, weights = choices.rows, choices.weights
-    logits = np.where(choices.present, rows @ at, -np.inf)
+    logits = np.where(choices.present, rows @ at + choices.offsets, -np.inf)
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     shares = odds / odds.sum(axis=1, keepdims=True)
     hits = shares * choices.is_right

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
-from pearl_qdrant.linking.ranking.model import WORDS, Calibration, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import NIL_WORDS, WORDS, Calibration, RankingModel, shipped_model
 from pearl_qdrant.records import Candidate, Link, NilReason
 
 _DOCUMENT_WORDS: Mapping[str, str] = {
@@ -26,6 +26,7 @@ _DOCUMENT_WORDS: Mapping[str, str] = {
     "shared_links": "shares links with other entities of the document",
 }
 
+_WORDS: Mapping[str, str] = WORDS | NIL_WORDS
 _SMALL = 0.1  # logits; smaller contributions are not shown
 
 _SAME: Mapping[str, str] = {
@@ -33,6 +34,7 @@ _SAME: Mapping[str, str] = {
     "some_lexical": "lexical",
     **dict.fromkeys(("slip_length", "unknown_slip", "unknown_gap"), "slip_gap"),
     "replaced_rare": "replaced_words",
+    **dict.fromkeys(("judge_sure", "judge_doubts"), "judge"),
 }
 """Features that say the same thing as another one, in another shape."""
 
@@ -58,14 +60,14 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
         if other and best.name == other.name and best.popularity is not None and other.popularity is not None:
             lines.append(f"popularity {best.popularity:g}; of {other.canonical_name} {other.popularity:g}")
         return lines
-    coefficients = (model or shipped_model()).by_name()
-    parts = _parts(best.features, coefficients["decision"])
+    coefficients = (model or shipped_model()).by_name()["features"]
+    parts = _parts(best.decision)
     if other is None:
         return [*lines, f"for and against {_label(best, link)}:", *_table(parts)]
-    gaps = {name: value - other.features[name] for name, value in best.features.items()}
+    gaps = {name: coefficients[name] * (value - other.features[name]) for name, value in best.features.items()}
     lead = f"its lead over {_label(other, link)}, {best.score - other.score:.2f} in all"
     lines.append(f"for and against {_label(best, link)}; {lead}:")
-    return lines + _table(parts, _parts(gaps, coefficients["features"]))
+    return lines + _table(parts, _parts(gaps))
 
 
 def _in_document(link: Link) -> list[str]:
@@ -125,16 +127,17 @@ def _label(candidate: Candidate, link: Link) -> str:
     return candidate.canonical_name if alone else f"{candidate.canonical_name} [{candidate.entity_id}]"
 
 
-def _parts(features: Mapping[str, float], coefficients: Mapping[str, float]) -> dict[str, float]:
+def _parts(contributions: Mapping[str, float]) -> dict[str, float]:
     """What features contribute, in logits; those that say the same thing as one."""
     parts: dict[str, float] = defaultdict(float)
-    for name, value in features.items():
-        parts[_SAME.get(name, name)] += coefficients[name] * value
+    for name, value in contributions.items():
+        parts[_SAME.get(name, name)] += value
     return parts
 
 
-def _table(*columns: Mapping[str, float], words: Mapping[str, str] = WORDS) -> list[str]:
+def _table(*columns: Mapping[str, float], words: Mapping[str, str] = _WORDS) -> list[str]:
     """A line for each feature that counts in one of the columns, the largest first."""
-    largest = {name: max(abs(column[name]) for column in columns) for name in columns[0]}
+    names = dict.fromkeys(name for column in columns for name in column)
+    largest = {name: max(abs(column.get(name, 0.0)) for column in columns) for name in names}
     shown = sorted((name for name in largest if largest[name] >= _SMALL), key=lambda name: -largest[name])
-    return [f"  {'  '.join(f'{column[name]:+6.2f}' for column in columns)}  {words[name]}" for name in shown]
+    return [f"  {'  '.join(f'{column.get(name, 0.0):+6.2f}' for column in columns)}  {words[name]}" for name in shown]

@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.ranking.forest import Forest, shipped_forest
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 from pearl_qdrant.store.schema import NamePoint
@@ -98,6 +99,8 @@ TABLE: tuple[Feature, ...] = (
     Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
     Feature("equal_part", 1, "a part between commas is the name of this organisation"),
     Feature("judge", 1, "the judge of two names, which reads both at once"),
+    Feature("judge_sure", 1, "the judge is sure that they are one"),
+    Feature("judge_doubts", -1, "the judge is sure that they are two"),
 )
 """The features of a candidate, in the order of their values."""
 
@@ -106,6 +109,9 @@ WORDS: dict[str, str] = {one.name: one.words for one in TABLE}
 SIGNS: dict[str, int] = {one.name: one.sign for one in TABLE}
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
 JUDGE = COLUMN["judge"]
+JUDGED = slice(JUDGE, JUDGE + 3)
+SURE = 1.5  # score of the judge, on either side of 0, from which it is sure
+MOST_SCORE = 6.0  # beyond which a score says no more
 UNFITTED = frozenset(("wanted_type",))  # features without training data: their coefficients were set by hand
 
 NIL_FEATURES = (
@@ -117,15 +123,41 @@ NIL_FEATURES = (
     "log_size",  # natural logarithm of the number of names in the collections, at least 300, divided by 10
     "margin",  # logits that the first candidate is before the first one of another name, up to 8, divided by 8
     "coverage_margin",  # what it has more of `mention_coverage`
+    "judge_margin",  # what it has more of `judge`, divided by 8
     "few_names",  # in [0, 1], above 0 in collections of under 300 names: what margins lose, as no other name is near
 )
 """The features of a mention; they speak for NIL, margins against it."""
 
-MARGINS = slice(6, 8)  # the margins among `NIL_FEATURES`
+NIL_WORDS: dict[str, str] = {
+    "bias": "what all mentions have in common",
+    "rarity": "how rare the mention's words are in English",
+    "background_dense": "how near other names are (vectors)",
+    "background_lexical": "how near other names are (n-grams)",
+    "length": "the length of the mention",
+    "log_size": "the size of the base",
+    "margin": "its lead over the next name",
+    "coverage_margin": "its lead over the next name in what it covers",
+    "judge_margin": "its lead over the next name by the judge",
+    "few_names": "a base of few names",
+}
+"""What they mean."""
+
+MARGINS = slice(6, 9)  # the margins among `NIL_FEATURES`
 FEW_NAMES = NIL_FEATURES.index("few_names")  # it weighs nothing itself: its coefficient stays 0
 
 
 FloatArray = npt.NDArray[np.float64]
+
+
+DECISION_FEATURES = (*FEATURES, *NIL_FEATURES)
+"""The features of the decision: of the first candidate, and of the mention."""
+
+
+def decision_rows(first: FloatArray, nil_features: FloatArray) -> FloatArray:
+    """The features of the decision of m mentions, (m, len(DECISION_FEATURES)): those of the first candidates, (m,
+    len(FEATURES)), beside those of the mentions, (m, len(NIL_FEATURES)).
+    """
+    return np.concatenate([first, nil_features], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +168,25 @@ class RankingModel:
         features: Of the ranking, (len(FEATURES),).
         decision: Of the decision, for the first candidate, (len(FEATURES),).
         nil_features: Of the decision, for the mention, (len(NIL_FEATURES),); they speak for NIL.
+        forest: Trees over both, to whose logit the coefficients of the decision are added; None for these alone.
     """
 
     features: FloatArray
     decision: FloatArray
     nil_features: FloatArray
+    forest: Forest | None = None
 
     @classmethod
     def from_names(
-        cls, features: Mapping[str, float], decision: Mapping[str, float], nil_features: Mapping[str, float]
+        cls,
+        features: Mapping[str, float],
+        decision: Mapping[str, float],
+        nil_features: Mapping[str, float],
+        forest: Forest | None = None,
     ) -> RankingModel:
         """Coefficients by name; missing ones are 0. Raises ValueError if a name is unknown."""
-        return cls(in_order(features, FEATURES), in_order(decision, FEATURES), in_order(nil_features, NIL_FEATURES))
+        coefficients = in_order(features, FEATURES), in_order(decision, FEATURES), in_order(nil_features, NIL_FEATURES)
+        return cls(*coefficients, forest)
 
     def by_name(self) -> dict[str, dict[str, float]]:
         """The coefficients by name, as `from_names` takes them."""
@@ -163,11 +202,27 @@ class RankingModel:
         """Logit of NIL of one mention, by the logits, (k,), and features, (k, len(FEATURES)), of its candidates by the
         ranking alone, and its own, (len(NIL_FEATURES),), with the margins of these logits (`with_margins`).
         """
-        of_mention = float(nil_features @ self.nil_features)
         if not len(logits):
-            return of_mention  # nothing to compare with
-        first = int(logits.argmax())
-        return of_mention + log_sum_exp(logits) - float(features[first] @ self.decision)
+            return float(nil_features @ self.nil_features)  # nothing to compare with
+        first = features[int(logits.argmax())]
+        decided = float(first @ self.decision) - float(nil_features @ self.nil_features)
+        if self.forest is not None:
+            decided += float(self.forest.logits(decision_rows(first[None], nil_features[None]))[0])
+        return log_sum_exp(logits) - decided
+
+    def reasons(
+        self, first: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
+    ) -> dict[str, float]:
+        """What each feature of the first candidate, (len(FEATURES),), and of the mention, (len(NIL_FEATURES),), adds to
+        the logit that the first is right, where it adds something; what does not depend on them is "bias".
+        """
+        row = decision_rows(first[None], nil_features[None])[0]
+        start, found = (0.0, {}) if self.forest is None else self.forest.contributions(row)
+        found["bias"] = found.get("bias", 0.0) + start
+        coefficients = np.concatenate([self.decision, -self.nil_features])
+        for i in np.flatnonzero(coefficients * row).tolist():
+            found[DECISION_FEATURES[i]] = found.get(DECISION_FEATURES[i], 0.0) + float(coefficients[i] * row[i])
+        return found
 
     def nil_logits(
         self, logits: FloatArray, features: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
@@ -186,9 +241,15 @@ def log_sum_exp(logits: FloatArray) -> float:
     return highest + math.log(float(np.exp(logits - highest).sum()))
 
 
+def judge_features(scores: FloatArray) -> FloatArray:
+    """The features `JUDGED` of scores of the judge, (n,) to (n, 3)."""
+    clipped = np.clip(scores, -MOST_SCORE, MOST_SCORE)
+    return np.stack([clipped, np.maximum(clipped - SURE, 0.0), np.maximum(-SURE - clipped, 0.0)], axis=-1)
+
+
 MOST_MARGIN = 8.0  # logits beyond which a margin says no more
 _SAME_NAME = 1e-4  # cosines and n-gram scores this close are those of one name
-_COMPARED = [COLUMN["dense"], COLUMN["lexical"], COLUMN["mention_coverage"]]
+_COMPARED = [COLUMN["dense"], COLUMN["lexical"], COLUMN["mention_coverage"], JUDGE]
 
 
 def with_margins(
@@ -203,14 +264,21 @@ def with_margins(
         # Lists: of ten or twenty candidates they take a third of the time that arrays do.
         scores, first = logits.tolist(), int(logits.argmax())
         rows = features[:, _COMPARED].tolist()
-        dense, lexical, coverage = rows[first]
+        dense, lexical, coverage, judged = rows[first]
         # Without another name, one that has nothing in common with the mention stands for it.
-        second, of_second = -math.inf, 0.0
-        for score, (d, x, c) in zip(scores, rows, strict=True):
-            if score > second and (abs(d - dense) > _SAME_NAME or abs(x - lexical) > _SAME_NAME):
-                second, of_second = score, c
+        second, of_second, also = -math.inf, 0.0, -math.inf
+        for score, (d, x, c, z) in zip(scores, rows, strict=True):
+            if abs(d - dense) > _SAME_NAME or abs(x - lexical) > _SAME_NAME:
+                also = max(also, z)
+                if score > second:
+                    second, of_second = score, c
         margin = scores[first] - (second if second > -math.inf else 0.0)
-        found[MARGINS] = min(max(margin, 0.0), MOST_MARGIN) / MOST_MARGIN, coverage - of_second
+        of_judge = min(max(judged - also, -MOST_MARGIN), MOST_MARGIN) if also > -math.inf else 0.0
+        found[MARGINS] = (
+            min(max(margin, 0.0), MOST_MARGIN) / MOST_MARGIN,
+            coverage - of_second,
+            of_judge / MOST_MARGIN,
+        )
         found[MARGINS] *= 1.0 - found[FEW_NAMES]
     return found
 
@@ -226,7 +294,7 @@ def in_order(coefficients: Mapping[str, float], names: Sequence[str]) -> FloatAr
 def shipped_model() -> RankingModel:
     """The coefficients that come with this package."""
     loaded = json.loads(files(__package__).joinpath("ranking.json").read_text("utf-8"))
-    return RankingModel.from_names(loaded["features"], loaded["decision"], loaded["nil_features"])
+    return RankingModel.from_names(loaded["features"], loaded["decision"], loaded["nil_features"], shipped_forest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +392,7 @@ class ScoredEntity:
         is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
         tie: Whether another entity has an equal best name, and nothing separates the two.
         document: What the parts of a document add to the logit, by name; None for a mention alone.
+        decision: Of the first candidate: what each feature adds to the logit that it is right; else None.
     """
 
     name: MatchedName
@@ -333,6 +402,7 @@ class ScoredEntity:
     is_namesake: bool = False
     tie: bool = False
     document: Mapping[str, float] | None = None
+    decision: Mapping[str, float] | None = None
 
     @property
     def point(self) -> NamePoint:
@@ -365,6 +435,7 @@ class ScoredEntity:
             probability=probability,
             tie=self.tie,
             features=dict(zip(FEATURES, self.features.tolist(), strict=True)),
+            decision=self.decision or {},
             document=self.document or {},
         )
 

@@ -37,6 +37,7 @@ from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
     FEATURES,
     JUDGE,
+    JUDGED,
     MARGINS,
     Calibration,
     LinkQuery,
@@ -45,6 +46,7 @@ from pearl_qdrant.linking.ranking.model import (
     ScoredEntity,
     ScoredMention,
     Scorer,
+    judge_features,
     with_margins,
 )
 from pearl_qdrant.linking.ranking.name_differences import name_differences
@@ -81,7 +83,7 @@ LEAST_LOG_SIZE = math.log(300)  # the coefficients are fitted to bases of 300 na
 _PREPOSITIONS = frozenset("about around at by for from in near of on to towards via with".split())
 """Words after which stands a whole name."""
 
-JUDGED = 3
+N_JUDGED = 2
 """Candidates of a mention whose names the judge reads. More hardly change an answer (docs/experiments/decision.md)."""
 
 LONG = 30  # letters and digits beyond which a mention counts as no longer
@@ -163,6 +165,8 @@ def candidate_features(  # long: one line for each feature
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,
         *differences[:-2],
+        0.0,  # the judge's
+        0.0,
         0.0,
     )
 
@@ -365,12 +369,12 @@ class Compared:
         if not self.names or any(name.is_same_spelling for name in self.names):
             return []
         order = np.argsort(-(self.features @ scorer.model.features), kind="stable")
-        return [int(row) for row in order[:JUDGED]]
+        return [int(row) for row in order[:N_JUDGED]]
 
     def with_judgement(self, rows: Sequence[int], scores: npt.NDArray[np.float64]) -> None:
         """Note the judge's scores of the names in some rows. The others get the lowest of these."""
-        self.features[:, JUDGE] = scores.min()
-        self.features[rows, JUDGE] = scores
+        self.features[:, JUDGED] = judge_features(scores[scores.argmin()])
+        self.features[rows, JUDGED] = judge_features(scores)
 
 
 def compare_names(
@@ -416,8 +420,10 @@ def score_compared(compared: Compared, link_query: LinkQuery, scorer: Scorer) ->
     of_nil = with_margins(compared.nil_features, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
     offsets, chosen, rule = _apply_rules(mention, compared.of_mention, names, logits, nil_logit, link_query)
+    decided = int(logits.argmax())
+    reasons = scorer.model.reasons(features[decided], of_nil)
     found = in_order(
-        ScoredEntity(name, row, logit + offset, offset, i in chosen)
+        ScoredEntity(name, row, logit + offset, offset, i in chosen, decision=reasons if i == decided else None)
         for i, (name, row, logit, offset) in enumerate(zip(names, features, logits.tolist(), offsets, strict=True))
     )
     n_kept = max(link_query.limit, sum(entity.tie for entity in found))
