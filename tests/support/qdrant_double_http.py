@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol
@@ -50,9 +51,11 @@ class Fault:
 class Refused(Exception):
     """The request is answered with this status and message."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, *, retry_after: str | None = None, is_raw: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
+        self.is_raw = is_raw  # the message is the whole body
 
 
 class Answered(Exception):
@@ -69,8 +72,11 @@ class Double(Protocol):
     requests: list[str]
     headers: dict[str, str]
     n_compressed: int
+    n_hung: int
     prefix: str
     stopping: threading.Event
+
+    def check(self, headers: Mapping[str, str], n_bytes: int) -> None: ...
 
     def take_fault(self, request: str) -> Fault | None: ...
 
@@ -90,6 +96,8 @@ class DoubleServer(ThreadingHTTPServer):
         self._open: set[socket.socket] = set()
         self.n_connections = 0
         self.is_closed = False
+        self.is_frozen = False
+        self.n_held = 0
 
     def server_close(self) -> None:
         super().server_close()
@@ -136,8 +144,14 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
             path = path.removeprefix(double.prefix)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = f"{self.command} {path}"
+            headers = {k.lower(): v for k, v in self.headers.items()}
             double.requests.append(request)
-            double.headers = {k.lower(): v for k, v in self.headers.items()}
+            double.headers = headers
+            if isinstance(self.server, DoubleServer) and self.server.is_frozen:
+                self.server.n_held += 1
+                double.stopping.wait()
+                self.drop()
+                return
             fault = double.take_fault(request)
             if fault is not None and fault.kind == "status":
                 self.reply(fault.status, {"status": {"error": fault.error}}, fault.retry_after)
@@ -147,16 +161,20 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
                 return
             if fault is not None and fault.kind in ("drop", "hang"):
                 if fault.kind == "hang":
+                    double.n_hung += 1
                     double.stopping.wait()
                 self.drop()
                 return
             try:
+                double.check(headers, len(body))
                 result = double.answer(self.command, path, body)
             except Answered as answered:
                 self.reply(200, answered.body)
                 return
             except Refused as refused:
-                self.reply(refused.status, {"status": {"error": str(refused)}})
+                text = str(refused)
+                said = text.encode() if refused.is_raw else {"status": {"error": text}}
+                self.reply(refused.status, said, refused.retry_after)
                 return
             except BaseException as error:  # noqa: BLE001 - the engine's panics; a client tries a lost connection for minutes
                 traceback.print_exc()
@@ -238,6 +256,15 @@ class Listener:
     @property
     def url(self) -> str:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._address[1]}"
+
+    def freeze(self) -> None:
+        """From now on accept connections and answer nothing, as a process that was stopped."""
+        self._server.is_frozen = True
+
+    @property
+    def n_held(self) -> int:
+        """Requests that a frozen one has and does not answer."""
+        return self._server.n_held
 
     def start(self) -> None:
         """Listen; after `stop` on the same port again."""

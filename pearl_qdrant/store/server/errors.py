@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import quote
 
 import httpx
 import tenacity
@@ -154,6 +153,10 @@ _SHOWN_CHARS = 300
 Redact = Callable[[str], str]  # removes the key from a text
 
 
+class HangsError(httpx.ReadTimeout):
+    """A node accepts connections, and does not answer what takes it no work."""
+
+
 class RequestTooLargeError(StoreRejectedError):
     """The request holds too many points, if it limits those, or else bytes for this server; a smaller one may pass."""
 
@@ -174,9 +177,9 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Whether nothing accepts a connection at the URL."""
+    """Whether nothing accepts a connection at the URL, or what does so hangs."""
     return isinstance(error, ResponseHandlingException) and isinstance(
-        error.source, (httpx.ConnectError, httpx.ConnectTimeout)
+        error.source, (httpx.ConnectError, httpx.ConnectTimeout, HangsError)
     )
 
 
@@ -203,22 +206,6 @@ def retry_after_s(error: BaseException) -> float | None:
         return float(error.headers["Retry-After"]) if isinstance(error, UnexpectedResponse) else None
     except (KeyError, ValueError):
         return None
-
-
-def make_redactor(secret: str | None) -> Redact:
-    """Make a function that removes a key from a text: plain, and as quoted in a URL and in JSON. Call it before a text
-    is shortened: a part of the key would not be recognised.
-    """
-    if secret is None:
-        return str
-    forms = {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
-
-    def redact(text: str) -> str:
-        for form in sorted(forms, key=len, reverse=True):
-            text = text.replace(form, "***")
-        return text
-
-    return redact
 
 
 def translate(error: BaseException, *, url: str, collection: str | None, redact: Redact) -> StoreError:
@@ -320,6 +307,8 @@ def describe(error: BaseException, redact: Redact) -> str:
     """Describe a failed try in one line, without the key."""
     if isinstance(error, ResponseHandlingException):
         source = error.source
+        if isinstance(source, HangsError):
+            return f"{source} accepts connections, but answers nothing, as a process that hangs"
         if isinstance(source, httpx.TimeoutException):
             return f"timeout, {type(source).__name__}"
         if isinstance(source, ValidationError):  # its text shows parts of the server's answer
