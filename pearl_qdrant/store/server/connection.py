@@ -135,7 +135,8 @@ class Connection:
             self._last_logged = now
         budget = self._retry.budget_after(error)
         why = server_errors.describe(error, self.redact)
-        _log.warning("Qdrant at %s does not answer (%s): waiting, %.0f of %.0f s", self.location, why, seconds, budget)
+        what = "limits the rate of requests" if server_errors.is_rate_limited(error) else "does not answer"
+        _log.warning("Qdrant at %s %s (%s): waiting, %.0f of %.0f s", self.location, what, why, seconds, budget)
 
     def map(self, do: Callable[[A], T], items: Sequence[A]) -> Iterable[T]:
         """Return the result of `do` for each item, in order. A few run at the same time: it is mostly waiting."""
@@ -150,8 +151,12 @@ class Connection:
         collection: str,
         read: Callable[[bytes], T],
         cancelled: threading.Event | None = None,
+        is_series: bool = False,
     ) -> T:
         """Send a request as plain JSON: with qdrant-client's errors, but without its models; see `call`.
+
+        Of a series of operations a server applies those before one that a limit of the rate refuses; all of them count
+        again where it is sent again. So then it is a RequestTooLargeError.
 
         The path has `{name}` in the place of the collection's name. `read` turns the answer's body into the result;
         its ValueError or RecursionError means that the answer has another form.
@@ -160,7 +165,14 @@ class Connection:
 
         def request() -> T:
             # qdrant-client parses every answer into dictionaries, which the garbage collector then follows.
-            content = self.request(method, path, body).content
+            try:
+                content = self.request(method, path, body).content
+            except UnexpectedResponse as error:
+                if not is_series or not server_errors.is_rate_limited(error):
+                    raise
+                wait_s = self._retry.wait_s(1, server_errors.retry_after_s(error))
+                message = f"Qdrant at {self.location} limits the rate of writes."
+                raise server_errors.RequestTooLargeError(message, limits_items=True, wait_s=wait_s) from error
             try:
                 return read(content)
             except (ValueError, RecursionError) as error:
