@@ -149,7 +149,7 @@ def test_a_late_answer_of_the_first_node_counts(nodes: list[Listener], double: Q
 
 
 def test_writes_leave_a_node_that_hangs(nodes: list[Listener], double: QdrantDouble, held: Held) -> None:
-    """A write to a node that hangs goes to the next one, and nothing is lost; one that only takes long is waited for."""
+    """A write to a node that hangs goes to the next one, and nothing is lost; one that takes long is waited for."""
     store = connect(location(nodes), tries=1)
     collection = store.create(manifest_of(NAME))
     points, vectors, encodable = many(200)
