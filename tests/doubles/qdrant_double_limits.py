@@ -8,9 +8,10 @@ from typing import Literal
 
 from qdrant_double_http import Refused
 
+TITLE = "413 Request Entity Too Large"
 PAGE = (
-    "<html>\r\n<head><title>413 Request Entity Too Large</title></head>\r\n<body>\r\n"
-    "<center><h1>413 Request Entity Too Large</h1></center>\r\n<hr><center>nginx/1.27.3</center>\r\n</body>\r\n</html>\r\n"
+    f"<html>\r\n<head><title>{TITLE}</title></head>\r\n<body>\r\n<center><h1>{TITLE}</h1></center>\r\n"
+    "<hr><center>nginx/1.27.3</center>\r\n</body>\r\n</html>\r\n"
 )
 
 

@@ -120,7 +120,7 @@ def test_a_collection_that_is_deleted_after_the_switch_is_not_missed(server: Sto
 def test_what_is_added_goes_where_the_alias_leads(
     server: Store, double: QdrantDouble, look: Callable[[], None]
 ) -> None:
-    """An entity that is added after the switch is in the collection behind the alias, and the old one has its number."""
+    """An entity that is added after the switch is in the collection behind the alias, and found there."""
     with EntityLinker.open(ALIAS, store=double.url) as linker:
         n_old = server.open("old").count()
         switch(double, "same")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-Kind = Literal["apply_then_drop", "drop", "delay", "hang", "status", "raw", "pass"]
+Kind = Literal["apply_then_drop", "drop", "delay", "hang", "status", "raw", "redirect", "pass"]
 
 POINTS = r"PUT /collections/[^/]+/points$"
 """Matches an upsert."""
@@ -31,7 +31,8 @@ class Fault:
     Attributes:
         kind: `apply_then_drop` applies the request and closes the connection without an answer; `drop` closes it
             without applying; `delay` applies it and answers after `seconds`; `hang` neither applies nor answers;
-            `status` answers with a status and a message, `raw` with a status and `error` as the whole body; `pass`
+            `status` answers with a status and a message, `raw` with a status and `error` as the whole body, `redirect`
+            with a status and `error` as the place; `pass`
             is no fault: it lets a request pass before faults of later ones.
         match: Regular expression on "METHOD /path".
         status: For `status` and `raw`.
@@ -159,6 +160,9 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
             if fault is not None and fault.kind == "raw":
                 self.reply(fault.status, fault.error.encode(), fault.retry_after)
                 return
+            if fault is not None and fault.kind == "redirect":
+                self.reply(fault.status, b"", location=fault.error)
+                return
             if fault is not None and fault.kind in ("drop", "hang"):
                 if fault.kind == "hang":
                     double.n_hung += 1
@@ -193,13 +197,15 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
         # BaseHTTPRequestHandler looks its methods up by these names.
         do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
 
-        def reply(self, status: int, content: Any, retry_after: str | None = None) -> None:
+        def reply(self, status: int, content: Any, retry_after: str | None = None, location: str | None = None) -> None:
             data = content if isinstance(content, bytes) else json.dumps(content).encode()
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 if retry_after is not None:
                     self.send_header("Retry-After", retry_after)
+                if location is not None:
+                    self.send_header("Location", location)
                 if "gzip" in self.headers.get("Accept-Encoding", ""):
                     self.reply_compressed(data)
                     return
