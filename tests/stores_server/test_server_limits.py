@@ -174,8 +174,8 @@ def test_without_exact_counts_all_works(
 
 
 def test_missing_indexes_are_no_ready_collection(double: QdrantDouble, base: Path, run: Run) -> None:
-    """If the payload indexes were deleted, a link with a type of the base says how to make them, and `doctor` and the list of
-    collections do not call the collection ready.
+    """If the payload indexes were deleted, a link with a type of the base says how to make them, and neither `doctor`
+    nor the list of collections calls the collection ready.
     """
     double.schema[BASE].clear()
     double.strict = False

@@ -24,6 +24,7 @@ from pearl_qdrant.errors import (
     StoreError,
     StoreFullError,
     StoreRejectedError,
+    StoreUnavailableError,
 )
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.protocol import Collection, PointFilter
@@ -115,7 +116,8 @@ class ServerCollection(Collection):
 
     @property
     def is_outdated(self) -> bool:
-        self._look()
+        with suppress(StoreError):
+            self._look()
         return self._is_outdated
 
     @property
@@ -125,14 +127,16 @@ class ServerCollection(Collection):
 
     def _look(self) -> None:
         """Look, once in a while, what is behind the name. Nothing in the answer of a search says which model made it:
-        the vectors of two models may have one size.
+        the vectors of two models may have one size. StoreUnavailableError if the server does not answer.
         """
         if self._is_hidden or self._is_other or time.monotonic() - self._seen_at < LOOK_S:
             return
         self._seen_at = time.monotonic()
         try:
             _, info, physical = find_current(self._connection, self.name)
-        except StoreError:  # the search itself says it
+        except StoreUnavailableError:
+            raise
+        except StoreError:  # a search may still be allowed, or says it
             return
         is_same = False
         with suppress(ManifestError):

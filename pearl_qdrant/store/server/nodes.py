@@ -269,11 +269,20 @@ class Nodes(httpx.BaseTransport):
 
     def _order(self) -> list[int]:
         """All nodes from the one that answered last, those that were silent at the end."""
-        n, now = len(self._urls), time.monotonic()
-        return sorted(((self._current + i) % n for i in range(n)), key=lambda node: now < self._silent.get(node, now))
+        n = len(self._urls)
+        return sorted(((self._current + i) % n for i in range(n)), key=self._is_silent)
+
+    def _is_silent(self, node: int) -> bool:
+        return time.monotonic() < self._silent.get(node, 0.0)
 
     def _ask(self, request: httpx.Request, node: int, answers: _Answers) -> int:
-        answers.ask(node, lambda: self._inner.handle_request(self._at(request, node)))
+        def send() -> httpx.Response:
+            # Each request to a node that hangs keeps a connection: first ask for what needs none for long.
+            if self._is_silent(node) and not self._is_alive(node):
+                raise HangsError(str(self._urls[node]), request=request)
+            return self._inner.handle_request(self._at(request, node))
+
+        answers.ask(node, send)
         return node
 
     def _is_alive(self, node: int) -> bool:
