@@ -376,7 +376,7 @@ class ServerCollection(Collection):
             max_points=self._limits.query,
             max_ids=self._limits.ids,
             batch_mentions=_BATCH_MENTIONS,
-            map_batches=self._connection.map,
+            map_batches=map if self._limits.reads or self._learned.is_rated else self._connection.map,
             is_remote=True,
         )
 

@@ -163,12 +163,13 @@ class HangsError(httpx.ReadTimeout):
 
 class RequestTooLargeError(StoreRejectedError):
     """The request holds too many points, queries or operations, if it limits these, or else bytes; a smaller one may
-    pass, after `wait_s` seconds.
+    pass, after `wait_s` seconds. If it limits a rate, it is more than is allowed in a minute.
     """
 
-    def __init__(self, message: str, *, limits_items: bool, wait_s: float = 0.0) -> None:
+    def __init__(self, message: str, *, limits_items: bool, limits_rate: bool = False, wait_s: float = 0.0) -> None:
         super().__init__(message)
         self.limits_items = limits_items
+        self.limits_rate = limits_rate
         self.wait_s = wait_s
 
 
@@ -258,14 +259,11 @@ def translate(error: BaseException, *, url: str, collection: str | None, redact:
     limits_rate = _NEVER_PASSES.decode() in lower
     limits_items = limits_rate or '"upsert limit"' in lower or '"search batch limit"' in lower
     if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE or limits_items or "larger than allowed" in lower:
-        what = "over its rate limit" if limits_rate else "too large"
-        advice = (
-            _RAISE_RATE.capitalize() if limits_rate else "Raise that limit of the server, or of the proxy before it."
-        )
-        message = f"Qdrant at {url} refused a request as {what} ({text})."
-        return RequestTooLargeError(
-            message if limits_items and not limits_rate else f"{message} {advice}", limits_items=limits_items
-        )
+        what, advice = "too large", "Raise that limit of the server, or of the proxy before it."
+        if limits_rate:
+            what, advice = "over its rate limit", f"You can {_RAISE_RATE}"
+        message = f"Qdrant at {url} refused a request as {what} ({text}). {advice}"
+        return RequestTooLargeError(message, limits_items=limits_items, limits_rate=limits_rate)
     message = f"Qdrant at {url} refused a request ({text}).{_advice(error, status, lower, collection)}"
     if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
         return AccessRefusedError(message)

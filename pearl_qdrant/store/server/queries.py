@@ -152,8 +152,8 @@ def run_queries(
         orjson.dumps(_search(query, wanted, limits, is_filtered=is_filtered), option=orjson.OPT_SERIALIZE_NUMPY)
         for query in queries
     ]
-    most = at_most(at_most(_MAX_QUERIES, limits.searches), limits.reads)
-    sizes = learned.of("queries", max(1, most))
+    half_of_rate = None if limits.reads is None else max(1, limits.reads // 2)  # other reads have room beside them
+    sizes = learned.of("queries", max(1, at_most(at_most(_MAX_QUERIES, limits.searches), half_of_rate)))
     return [*chain.from_iterable(sizes.send(searches, len, partial(_send, connection, collection)))]
 
 

@@ -20,6 +20,7 @@ class Sizes:
     def __init__(self, items: int, n_bytes: int = MAX_BYTES) -> None:
         self.items = items
         self.bytes = n_bytes
+        self.is_rated = False  # the server limits how many there are in a minute
 
     def cut(self, items: Sequence[T], size: Callable[[T], int]) -> Iterator[list[T]]:
         """Cut items, of so many bytes each, into parts within both limits; one over the limit of bytes is alone."""
@@ -58,6 +59,7 @@ class Sizes:
             except RequestTooLargeError as error:
                 if len(part) == 1:
                     raise
+                self.is_rated |= error.limits_rate
                 if error.limits_items:
                     self.items = min(self.items, (len(part) + 1) // 2)
                 else:
@@ -71,6 +73,13 @@ class Learned:
 
     def __init__(self) -> None:
         self._sizes: dict[str, Sizes] = {}
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether the server has limited a rate: then requests one after the other take as long as beside each other,
+        and none waits until its time is over.
+        """
+        return any(sizes.is_rated for sizes in list(self._sizes.values()))
 
     def of(self, kind: str, most: int) -> Sizes:
         """The sizes of one kind of request: at most so many items, and what was learned so far."""
