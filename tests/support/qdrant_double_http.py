@@ -98,7 +98,7 @@ class DoubleServer(ThreadingHTTPServer):
         self.n_connections = 0
         self.is_closed = False
         self.is_frozen = False
-        self.n_held = 0
+        self.held: list[str] = []
 
     def server_close(self) -> None:
         super().server_close()
@@ -149,7 +149,8 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
             double.requests.append(request)
             double.headers = headers
             if isinstance(self.server, DoubleServer) and self.server.is_frozen:
-                self.server.n_held += 1
+                if "user-agent" in headers:  # else somebody asks whether it lives
+                    self.server.held.append(request)
                 double.stopping.wait()
                 self.drop()
                 return
@@ -269,8 +270,8 @@ class Listener:
 
     @property
     def n_held(self) -> int:
-        """Requests that a frozen one has and does not answer."""
-        return self._server.n_held
+        """Requests that a frozen one has and does not answer, but for those that ask whether it lives."""
+        return len(self._server.held)
 
     def start(self) -> None:
         """Listen; after `stop` on the same port again."""

@@ -2,8 +2,9 @@
 
 A node that is killed refuses at once. One that hangs (it was stopped, or its cable is out) neither refuses nor answers,
 and its kernel still accepts connections: a client learns it only by its own clock. So a read without an answer after
-`PATIENCE_S` is asked of the next node as well, and the first answer counts. Where nobody else can be asked, and for
-writes, the silent node is asked for its version, which takes it no work: if that has no answer either, it hangs.
+`PATIENCE_S` is asked of the next node as well, and the first answer counts. Meanwhile the silent node is asked for its
+version, which takes it no work: one that says it works on its answer, so that no third node is asked; one that does not
+hangs, and a write goes to the next node then.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -228,7 +229,8 @@ class Nodes(httpx.BaseTransport):
     def _answer(self, request: httpx.Request, left: list[int], answers: _Answers) -> httpx.Response:
         """The first good answer of some nodes, in their order; else the last answer or error."""
         asked: set[int] = set()  # of whom an answer may still come
-        probed: set[int] = set()
+        probed: set[int] = set()  # of these, who are asked whether they live, and who do
+        alive: set[int] = set()
         last: Outcome = False
         while True:
             if not asked:
@@ -237,18 +239,17 @@ class Nodes(httpx.BaseTransport):
                 asked.add(self._ask(request, left.pop(0), answers))
             found = answers.next()
             if found is None:
-                for node in asked:
-                    self._leave(node, f"no answer for {PATIENCE_S} s", is_silent=True)
-                if left and _is_read(request):
-                    asked.add(self._ask(request, left.pop(0), answers))
-                    continue
                 for node in asked - probed:
-                    answers.ask(node, partial(self._is_alive, node))
+                    answers.ask(node, partial(self._probe, node))
                 probed |= asked
+                if left and _is_read(request) and not asked & alive:
+                    self._pass_over(asked)
+                    asked.add(self._ask(request, left.pop(0), answers))
                 continue
             node, outcome = found
             if outcome is True:
-                probed.discard(node)  # it works on its answer; later it is asked again whether it lives
+                alive.add(node)
+                probed.discard(node)
                 continue
             if outcome is False and node not in asked:  # it has failed meanwhile
                 continue
@@ -258,7 +259,7 @@ class Nodes(httpx.BaseTransport):
                 return outcome
             _close(last)
             last = outcome if outcome is not False else HangsError(str(self._urls[node]), request=request)
-            self._leave(node, _why(last), is_silent=isinstance(last, httpx.TimeoutException), is_cut=_is_cut(last))
+            self._leave(node, last)
         if isinstance(last, httpx.Response):
             return last
         assert isinstance(last, Exception)  # there is at least one node
@@ -296,10 +297,26 @@ class Nodes(httpx.BaseTransport):
             return False
         return True
 
-    def _leave(self, node: int, why: str, *, is_silent: bool = False, is_cut: bool = False) -> None:
-        """Begin with the next node from now on; after a while also with one that was silent."""
+    def _probe(self, node: int) -> bool:
+        """Ask a silent node whether it lives; one that hangs is asked last for a while."""
+        is_alive = self._is_alive(node)
+        if is_alive:
+            self._silent.pop(node, None)
+        else:
+            self._pass_over([node])
+            _log.warning("Qdrant at %s hangs: it accepts connections, but answers nothing", self._urls[node])
+        return is_alive
+
+    def _pass_over(self, nodes: Iterable[int]) -> None:
+        """Ask silent nodes last for a while."""
         with self._lock:
-            if is_silent:
+            self._silent |= dict.fromkeys(nodes, time.monotonic() + ASKED_LAST_S)
+            self._current = self._order()[0]
+
+    def _leave(self, node: int, why: Outcome) -> None:
+        """Begin with the next node from now on."""
+        with self._lock:
+            if isinstance(why, httpx.TimeoutException):
                 self._silent[node] = time.monotonic() + ASKED_LAST_S
             if node != self._current or len(self._urls) == 1:
                 return
@@ -307,8 +324,9 @@ class Nodes(httpx.BaseTransport):
             self._current = self._order()[0]
             following = self._urls[self._current]
         # A kept connection that ended meanwhile says nothing of the node.
-        level = logging.INFO if is_cut else logging.WARNING
-        _log.log(level, "Qdrant at %s does not answer (%s): going on with %s", self._urls[node], why, following)
+        level = logging.INFO if isinstance(why, _CUT) else logging.WARNING
+        said = f"status {why.status_code}" if isinstance(why, httpx.Response) else str(why) or type(why).__name__
+        _log.log(level, "Qdrant at %s does not answer (%s): going on with %s", self._urls[node], said, following)
 
     def _at(self, request: httpx.Request, node: int) -> httpx.Request:
         """The same request to a node; it was made for the first one."""
@@ -330,15 +348,3 @@ def _is_read(request: httpx.Request) -> bool:
     if request.method == "GET":
         return b"/snapshots" not in path
     return request.method == "POST" and _READS.fullmatch(path.partition(b"?")[0]) is not None
-
-
-def _is_cut(outcome: Outcome) -> bool:
-    return isinstance(outcome, _CUT)
-
-
-def _why(outcome: Outcome) -> str:
-    return (
-        f"status {outcome.status_code}"
-        if isinstance(outcome, httpx.Response)
-        else str(outcome) or type(outcome).__name__
-    )
