@@ -255,14 +255,15 @@ class StoreUnavailableError(StoreError):
         tries: int,
         seconds: float,
         last: str,
-        problem: str = "did not answer",
+        limits_rate: bool = False,
         advice: str = "Start it with: docker compose up -d",
     ) -> None:
         self.url, self.tries, self.seconds, self.last = url, tries, seconds, last
-        super().__init__(
-            f"Qdrant at {url} {problem} after {tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s "
-            f"(last: {last}). {advice}"
-        )
+        tried = f"{tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s (last: {last}). {advice}"
+        if limits_rate:
+            super().__init__(f"Qdrant at {url} limits the rate of requests, and had no room for one after {tried}")
+        else:
+            super().__init__(f"Qdrant at {url} did not answer after {tried}")
 
 
 class ShardUnavailableError(StoreError):

@@ -122,17 +122,17 @@ class ServerAccess:
 
     Attributes:
         api_key: Key of the server (QDRANT_API_KEY, or the line in the file QDRANT_API_KEY_FILE).
-        api_key_file: The file that the key is from, which is read again when the server refuses the key.
         allow_plain_http: Whether to send the key over plain HTTP to another host (PEARL_QDRANT_ALLOW_PLAIN_HTTP).
         ca_file: Certificates (PEM) of an authority to trust in addition to the system's (PEARL_QDRANT_CA).
         compress: Whether the server compresses answers; useful over a slow network (PEARL_QDRANT_COMPRESS).
+        api_key_file: The file that the key is from, which is read again when the server refuses the key.
     """
 
     api_key: str | None = None
-    api_key_file: str | None = None
     allow_plain_http: bool = False
     ca_file: str | None = None
     compress: bool = False
+    api_key_file: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServerAccess:

@@ -224,7 +224,7 @@ def test_no_key_of_a_file_is_shown(double: QdrantDouble, tmp_path: Path) -> None
     file = tmp_path / "key"
     file.write_text("old-secret", encoding="utf-8")
     double.gate.key = "new-secret"
-    store = connect(double.url, access=ServerAccess("old-secret", str(file)))
+    store = connect(double.url, access=ServerAccess("old-secret", api_key_file=str(file)))
     file.write_text("new-secret", encoding="utf-8")
     assert store.collections() == []
     double.faults = [Fault("status", match=".*", status=400, error="old-secret and new-secret")]

@@ -279,13 +279,13 @@ def _gave_up(error: GaveUpError, url: str, collection: str | None, last: str) ->
     """Make our error for tries that all failed, the last one as described."""
     if is_shard_unreachable(error.last):
         return ShardUnavailableError(url, collection, tries=error.tries, last=last)
-    problem, advice = "did not answer", "Start it with: docker compose up -d"
-    if is_rate_limited(error.last):
-        problem, advice = "limits the rate of requests, and had no room for one", f"Wait, or {_RAISE_RATE}"
+    limits_rate, advice = is_rate_limited(error.last), "Start it with: docker compose up -d"
+    if limits_rate:
+        advice = f"Wait, or {_RAISE_RATE}"
     elif isinstance(getattr(error.last, "source", None), HangsError):
         advice = "Start it again with: docker compose restart"
     return StoreUnavailableError(
-        url, tries=error.tries, seconds=error.seconds, last=last, problem=problem, advice=advice
+        url, tries=error.tries, seconds=error.seconds, last=last, limits_rate=limits_rate, advice=advice
     )
 
 
