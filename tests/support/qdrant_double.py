@@ -32,6 +32,7 @@ class QdrantDouble(Listener):
         requests: "METHOD /path" of all requests, in order of arrival.
         upsert_sizes: Points of each upsert that was applied, in order.
         headers: Headers of the last request, with lower-case names.
+        path: Path of the request that is being answered.
         n_compressed: How many answers were compressed.
         n_hung: How many requests a fault left without an answer.
         before_fault: Called, once a fault is due, before it happens.
@@ -70,6 +71,7 @@ class QdrantDouble(Listener):
         self.requests: list[str] = []
         self.upsert_sizes: list[int] = []
         self.headers: dict[str, str] = {}
+        self.path = ""
         self.n_compressed = 0
         self.n_hung = 0
         self.before_fault: Callable[[], None] | None = None
@@ -152,6 +154,7 @@ class QdrantDouble(Listener):
                 with self.lock:
                     if name and not self.client.collection_exists(name) and handle not in MAY_BE_ABSENT:
                         raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")
+                    self.path = path
                     try:
                         return handle(self, name, body)
                     except ValueError as error:

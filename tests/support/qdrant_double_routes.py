@@ -67,11 +67,11 @@ def _snapshot(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _download(double: QdrantDouble, name: str, body: bytes) -> Any:
-    raise Answered(double.snapshots[double.requests[-1].rpartition("/")[2]])
+    raise Answered(double.snapshots[double.path.rpartition("/")[2]])
 
 
 def _forget(double: QdrantDouble, name: str, body: bytes) -> Any:
-    del double.snapshots[double.requests[-1].rpartition("/")[2]]
+    del double.snapshots[double.path.rpartition("/")[2]]
     return True
 
 
