@@ -94,6 +94,7 @@ def check_collections(store: Store) -> Iterator[Check]:
 _CHECK_STATES: dict[SummaryState, CheckState] = {
     "ready": "ok",
     "no_graph": "note",
+    "no_indexes": "fail",
     "unfinished": "fail",
     "unusable": "fail",
 }

@@ -22,6 +22,7 @@
     │   ├── StoreUnavailableError  no answer after all retries; trying later can help
     │   ├── ShardUnavailableError  a node of a cluster that has a shard does not answer
     │   ├── StoreRejectedError   the store refused the request; trying again cannot help
+    │   │   └── AccessRefusedError  the server refused the key
     │   ├── StoreFullError       no space left on the device
     │   └── InvalidPointError    a vector or payload that must not be stored
     ├── InputError               a file cannot be read; has path and line
@@ -247,12 +248,22 @@ class StoreClosedError(StoreError):
 class StoreUnavailableError(StoreError):
     """The store did not answer after all retries, which took `seconds`; `last` is the error of the last one."""
 
-    def __init__(self, url: str, *, tries: int, seconds: float, last: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        tries: int,
+        seconds: float,
+        last: str,
+        limits_rate: bool = False,
+        advice: str = "Start it with: docker compose up -d",
+    ) -> None:
         self.url, self.tries, self.seconds, self.last = url, tries, seconds, last
-        super().__init__(
-            f"Qdrant at {url} did not answer after {tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s "
-            f"(last: {last}). Start it with: docker compose up -d"
-        )
+        tried = f"{tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s (last: {last}). {advice}"
+        if limits_rate:
+            super().__init__(f"Qdrant at {url} limits the rate of requests, and had no room for one after {tried}")
+        else:
+            super().__init__(f"Qdrant at {url} did not answer after {tried}")
 
 
 class ShardUnavailableError(StoreError):
@@ -270,6 +281,10 @@ class ShardUnavailableError(StoreError):
 
 class StoreRejectedError(StoreError):
     """The store refused a request; sending it again cannot help."""
+
+
+class AccessRefusedError(StoreRejectedError):
+    """The server refused the key, or wants one."""
 
 
 class StoreFullError(StoreError):

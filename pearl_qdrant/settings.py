@@ -125,20 +125,26 @@ class ServerAccess:
         allow_plain_http: Whether to send the key over plain HTTP to another host (PEARL_QDRANT_ALLOW_PLAIN_HTTP).
         ca_file: Certificates (PEM) of an authority to trust in addition to the system's (PEARL_QDRANT_CA).
         compress: Whether the server compresses answers; useful over a slow network (PEARL_QDRANT_COMPRESS).
+        api_key_file: The file that the key is from, which is read again when the server refuses the key.
     """
 
     api_key: str | None = None
     allow_plain_http: bool = False
     ca_file: str | None = None
     compress: bool = False
+    api_key_file: str | None = None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ServerAccess:
         """Read the environment; empty variables count as missing. Raises SettingsError if the file with the key cannot
         be read, or is empty.
         """
+        key, file = environment.get("QDRANT_API_KEY") or None, environment.get("QDRANT_API_KEY_FILE") or None
+        if key is not None:
+            file = None
         return cls(
-            api_key=environment.get("QDRANT_API_KEY") or _key_of_file(environment.get("QDRANT_API_KEY_FILE")),
+            api_key=key if file is None else read_key(file),
+            api_key_file=file,
             allow_plain_http=_is_on(environment.get("PEARL_QDRANT_ALLOW_PLAIN_HTTP")),
             ca_file=environment.get("PEARL_QDRANT_CA") or None,
             compress=_is_on(environment.get("PEARL_QDRANT_COMPRESS")),
@@ -150,9 +156,8 @@ def store_location(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("PEARL_QDRANT_STORE") or environment.get("QDRANT_URL") or str(default_store(environment))
 
 
-def _key_of_file(path: str | None) -> str | None:
-    if not path:
-        return None
+def read_key(path: str) -> str:
+    """Read the file QDRANT_API_KEY_FILE. Raises SettingsError if it cannot be read, or is empty."""
     try:
         key = Path(path).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -7,10 +7,10 @@ import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.errors import EntityNotFoundError
+from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError, EntityNotFoundError
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.documents.linking import link_document
 from pearl_qdrant.linking.documents.model import check_parts
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.adaptation import Adaptation
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 ASYNC_BATCH = 256  # mentions per thread call of `alink_batch`
 
@@ -87,6 +89,26 @@ class ReadingLinker:
         self.state = LinkerState.of(location, collections, encoder, self._overrides, check=check)
         for warning in self.state.warnings:
             log.warning("%s", warning)
+
+    def _read(self, do: Callable[[], T]) -> T:
+        """Do what reads, in the newer state if a collection's name means another one by now; once more if it was found
+        out only while reading.
+        """
+        self._follow()
+        with self._lifetime.in_use():
+            try:
+                return do()
+            except (CollectionMovedError, CollectionNotFoundError):
+                if not self._follow():
+                    raise
+                return do()
+
+    def _follow(self) -> bool:
+        """Reload if the name of a collection means another one by now, as a user's alias that was switched. Returns
+        whether it did.
+        """
+        with self._lifetime.in_use():
+            return any(collection.is_moved for collection in self.state.collections) and self.reload()
 
     @classmethod
     def open(  # long: each of its arguments has its line, its default and its text
@@ -182,8 +204,7 @@ class ReadingLinker:
             ValueError: If an option is out of range.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        with self._lifetime.in_use():
-            return next(self._lifetime.while_open(self.state.links([mention], chosen)))
+        return self._read(lambda: next(self._lifetime.while_open(self.state.links([mention], chosen))))
 
     def link_batch(
         self,
@@ -214,6 +235,7 @@ class ReadingLinker:
         chosen = (options or LinkOptions()).updated(**keywords)
         check_are_many(mentions)
         n_workers = self._workers.count(workers, mentions, are_mentions=True)
+        self._follow()
         state = self.state
         with self._lifetime.in_use():
             if n_workers == 1:
@@ -264,6 +286,7 @@ class ReadingLinker:
         """
         check_are_many(mentions)
         chosen = (options or LinkOptions()).updated(**keywords)
+        self._follow()
         with self._lifetime.in_use():
             scored = self.state.score_batch(mentions, chosen, exclude)
         return self._lifetime.while_open(scored)
@@ -310,10 +333,14 @@ class ReadingLinker:
             ValueError: If an option is out of range, or a span is outside the text.
         """
         chosen = (options or AnnotateOptions()).updated(**keywords)
-        with self._lifetime.in_use():
+        given = spans if spans is None else list(spans)
+
+        def annotate() -> list[Annotation]:
             self.state.check_types(chosen.types)
-            blocks = read_blocks(text, chosen, spans)
+            blocks = read_blocks(text, chosen, given)
             return [one for found in self.state.annotate_blocks(blocks, chosen) for one in found]
+
+        return self._read(annotate)
 
     def annotate_batch(
         self,
@@ -336,6 +363,7 @@ class ReadingLinker:
         if isinstance(texts, (str, bytes)):
             raise TypeError("texts is one string, whose letters would be annotated one by one: pass a list")
         chosen = (options or AnnotateOptions()).updated(**keywords)
+        self._follow()
         with self._lifetime.in_use():
             self.state.check_types(chosen.types)
         n_workers = self._workers.count(workers, None if has_long(texts) else texts, are_mentions=False)
@@ -388,8 +416,8 @@ class ReadingLinker:
         chosen = (options or LinkOptions()).updated(**keywords)
         if chosen.context is not None:
             chosen = replace(chosen, context=None)  # the document is its context
-        with self._lifetime.in_use():
-            return link_document(self.state, own_text, given, chosen, without=check_parts(without))
+        spans_given, parts = list(given), check_parts(without)
+        return self._read(lambda: link_document(self.state, own_text, spans_given, chosen, without=parts))
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers that are there."""
@@ -401,33 +429,37 @@ class ReadingLinker:
         Raises:
             EntityNotFoundError: If no open collection contains it.
         """
-        with self._lifetime.in_use():
+
+        def look_up() -> Entity:
             for collection in self.state.collections:
                 if points := points_of(collection, [entity_id]):
                     return entity_from_points(points)
-        raise EntityNotFoundError(entity_id, [c.name for c in self.state.collections])
+            raise EntityNotFoundError(entity_id, [c.name for c in self.state.collections])
+
+        return self._read(look_up)
 
     def missing(self, entity_ids: Iterable[str]) -> list[str]:
         """The ids that no open collection contains, in the given order."""
-        with self._lifetime.in_use():
-            return [
+        wanted = list(entity_ids)
+        return self._read(
+            lambda: [
                 entity_id
-                for entity_id in entity_ids
+                for entity_id in wanted
                 if not any(collection.find(entity_ids=[entity_id], limit=1) for collection in self.state.collections)
             ]
+        )
 
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """Those of some strings that are, letter for letter, names of an entity (of one of the types, if given)."""
-        with self._lifetime.in_use():
-            return self.state.known_names(names, types=types)
+        return self._read(lambda: self.state.known_names(names, types=types))
 
     @property
     def is_outdated(self) -> bool:
         """Whether a newer state of a collection exists than the one that is open here.
 
         `reload` brings it. Embedded, that is any change of a collection that was opened read-only; asking takes one
-        look at two files. On a server, it is another version of it, as after `reencode`; the server is asked once in a
-        second at most.
+        look at two files. On a server, it is another version of it, as after `reencode`; the server is asked once in
+        two seconds at most. An alias of yours that leads to another collection is followed without `reload`.
         """
         with self._lifetime.in_use():
             return any(collection.is_outdated for collection in self.state.collections)

@@ -31,6 +31,7 @@ _STATUS: tuple[tuple[type[PearlQdrantError], int, str], ...] = (
     (errors.ReadOnlyError, 403, "writing_not_allowed"),
     (errors.StoreUnavailableError, 503, "store_unavailable"),
     (errors.ShardUnavailableError, 503, "store_unavailable"),
+    (errors.AccessRefusedError, 503, "store_refuses_key"),
     (errors.StoreLockedError, 503, "store_locked"),
     (errors.StoreClosedError, 503, "not_ready"),
     (errors.LinkerClosedError, 503, "not_ready"),
@@ -98,6 +99,7 @@ _TOLD = {
     "internal": "The service failed; its log has the reason under this request_id.",
     "not_ready": "The collection is being opened again. Send the request again.",
     "store_locked": "Another process writes to the collection.",
+    "store_refuses_key": "The store refuses the key of the service.",
     "store_unavailable": "The store of the service does not answer.",
     "writing_not_allowed": "The service was started for reading only. Start it with the option allow_writing to accept "
     "and reject links.",

@@ -25,7 +25,7 @@ from pearl_qdrant.store.protocol import Collection, Glance, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 from pearl_qdrant.store.search import CollectionStatus
 
-ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
+ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model", "foreign_points"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,14 @@ def no_graph(name: str) -> str:
     return f"no graph yet, so search is exact but slow. Build it with: pearl-qdrant collections finalize {name}"
 
 
+def missing_indexes(name: str, fields: Sequence[str]) -> str:
+    """What the lack of payload indexes means, and what to do."""
+    return (
+        f"no payload index on {', '.join(fields)}, so filters are slow or refused. Make them with: "
+        f"pearl-qdrant collections finalize {name}"
+    )
+
+
 def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
     """Warnings for those who search: one for each collection that is not complete, in the given order."""
     return tuple(
@@ -102,14 +110,16 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
             f"pearl-qdrant ingest FILE {'--update ' if is_more else ''}--collection {collection.name} "
             f"--model {manifest.model}",
         )
+    if status.foreign_points:
+        yield Problem(
+            "foreign_points",
+            f"{status.foreign_points:,} points of another program are among its names. They are not linked, and no "
+            f"command here changes or deletes them: let that program move them to a collection of its own.",
+        )
     if not status.is_finalized:
         yield Problem("no_graph", no_graph(collection.name))
     if missing := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
-        yield Problem(
-            "missing_indexes",
-            f"no payload index on {', '.join(missing)}, so filters are slow or refused. Make them with: "
-            f"pearl-qdrant collections finalize {collection.name}",
-        )
+        yield Problem("missing_indexes", missing_indexes(collection.name, missing))
     if (message := _model_problem(collection, model)) is not None:
         yield Problem("model", message)
 
@@ -129,7 +139,7 @@ def _model_problem(collection: Collection, model: str | None) -> str | None:
 SHOWN_TYPES = 25  # values of each type field in a description
 MAX_COUNTED_NAMES = 100_000  # of an unfinished load, up to which the entities of an embedded collection are counted
 
-SummaryState = Literal["ready", "no_graph", "unfinished", "unusable"]
+SummaryState = Literal["ready", "no_graph", "no_indexes", "unfinished", "unusable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +147,9 @@ class CollectionSummary:
     """A collection in a list: its state, base, counts and model.
 
     Attributes:
-        state: "ready"; "no_graph": complete, but searched exactly and slowly; "unfinished": a load or an update did
-            not finish, or another process still runs it; "unusable": it has no manifest, or its files are damaged.
+        state: "ready"; "no_graph": complete, but searched exactly and slowly; "no_indexes": complete, but filters are
+            slow or refused; "unfinished": a load or an update did not finish, or another process still runs it;
+            "unusable": it has no manifest, or its files are damaged.
         problem: What is wrong and what to do; None if it is ready.
         is_foreign: Whether it was not made by pearl-qdrant.
         kb, kb_version, model: As in `Manifest`; None without a manifest.
@@ -220,10 +231,11 @@ def _summarize(store: Store, glance: Glance) -> CollectionSummary | None:
     if unfinished and glance.writer:
         unfinished = f"its load did not finish, or still runs: {glance.writer} has it open for writing."
     graph = None if glance.has_graph else no_graph(glance.name)
+    indexes = missing_indexes(glance.name, glance.missing_indexes) if glance.missing_indexes else None
     summary = CollectionSummary(
         glance.name,
-        "unfinished" if unfinished else "no_graph" if graph else "ready",
-        unfinished or graph,
+        "unfinished" if unfinished else "no_graph" if graph else "no_indexes" if indexes else "ready",
+        unfinished or graph or indexes,
         kb=manifest.kb,
         kb_version=manifest.kb_version,
         model=manifest.model,

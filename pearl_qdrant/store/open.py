@@ -47,7 +47,8 @@ def open_store(
 
         retry = RetryPolicy() if wait_s is None else RetryPolicy.waiting(wait_s)
         access = access or ServerAccess()
-        access = replace(access, api_key=api_key or access.api_key)
+        if api_key:
+            access = replace(access, api_key=api_key, api_key_file=None)
         return ServerStore(location, access, retry=retry, timeout=timeout_s)
     from pearl_qdrant.store.edge.store import EdgeStore
 

@@ -151,6 +151,13 @@ class Collection(ABC):
         return False
 
     @property
+    def is_moved(self) -> bool:
+        """Whether its name means something else by now, so that who searches it should open it again at once: an alias
+        of the user's leads to another collection, or it was made again with another model (server).
+        """
+        return False
+
+    @property
     def state_token(self) -> str | None:
         """What names the state that is searched here; None if no other process can have that state."""
         return None
@@ -407,7 +414,8 @@ class Glance:
     """What is known of a collection without opening it.
 
     Its manifest, or the `problem` why it has no usable one; by its counts, whether the graph is built or not needed;
-    `is_foreign` if another program made it; and the other process that has it open for writing (embedded).
+    `is_foreign` if another program made it; the other process that has it open for writing (embedded); and the fields
+    that lack a payload index (server).
     """
 
     name: str
@@ -416,6 +424,7 @@ class Glance:
     problem: str | None = None
     is_foreign: bool = False
     writer: str | None = None
+    missing_indexes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,8 +300,8 @@ class Manifest(BaseModel):
             )
         return manifest
 
-    def is_of(self, info: ModelInfo) -> bool:
-        """Whether a model's vectors can be compared with the collection's."""
+    def is_of(self, info: ModelInfo | Manifest) -> bool:
+        """Whether a model's vectors, or those of another collection, can be compared with the collection's."""
         theirs = (self.weights_hash, self.dim, self.pooling, self.prefix)
         return theirs == (info.weights_hash, info.dim, info.pooling, info.prefix)
 

@@ -295,6 +295,7 @@ class CollectionStatus:
         indexed_vectors: Dense vectors in an HNSW graph; the others are searched exactly.
         is_finalized: Whether the graph is built, or the collection is too small to need one.
         payload_indexes: Indexed payload fields.
+        foreign_points: Points that another program wrote, on a server; no other number counts them.
     """
 
     points: int
@@ -303,6 +304,7 @@ class CollectionStatus:
     segments: int
     is_finalized: bool
     payload_indexes: tuple[str, ...]
+    foreign_points: int = 0
 
 
 def n_candidates(query: NameQuery, *, is_filtered: bool) -> int:

@@ -89,12 +89,12 @@ def _to_edge(point: models.Record) -> Point:
 
 
 def _download(double: QdrantDouble, name: str, body: bytes) -> Any:
-    made = double.shard_snapshots[double.requests[-1].rpartition("/")[2]]
+    made = double.shard_snapshots[double.path.rpartition("/")[2]]
     raise Answered(made[:-1] + b"x" if double.spoils_snapshots else made)
 
 
 def _forget(double: QdrantDouble, name: str, body: bytes) -> Any:
-    del double.shard_snapshots[double.requests[-1].rpartition("/")[2]]
+    del double.shard_snapshots[double.path.rpartition("/")[2]]
     return True
 
 

@@ -59,7 +59,7 @@ def test_a_process_that_dies_while_it_learns_leaves_nothing(
     server: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If only some parts of a batch arrive, none of them counts."""
-    monkeypatch.setattr("pearl_qdrant.store.server.collection.PART_BYTES", 10)
+    monkeypatch.setattr("pearl_qdrant.store.server.ledger.PART_BYTES", 10)
     store = open_store(server.url)
     collection = store.open("base")
     append_batch(collection, 1, "learn", [LearnedRow(f"name {i}", "nyc", 1) for i in range(5)])

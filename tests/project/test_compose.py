@@ -194,7 +194,7 @@ def test_the_healthcheck_passes_when_qdrant_is_ready() -> None:
 
 NODES = ("qdrant-1", "qdrant-2", "qdrant-3")
 
-SAME = ("image", "restart", "ulimits", "healthcheck", "stop_grace_period", "logging", "mem_limit", "cpus")
+SAME = ("image", "restart", "healthcheck", "stop_grace_period", "logging", "mem_limit", "cpus")
 """What a node has as the single server has it."""
 
 
@@ -207,6 +207,25 @@ def test_a_node_is_as_the_single_server(node: str) -> None:
     assert {key: service[key] for key in SAME} == {key: server[key] for key in SAME}
     assert service["environment"] == {**server["environment"], **added}
     assert set(service) <= {*SAME, "environment", "command", "ports", "volumes", "depends_on"}
+
+
+@needs_bash
+@pytest.mark.parametrize("allowed", [64, 256])
+def test_a_server_starts_whatever_number_of_open_files_is_allowed(tmp_path: Path, allowed: int) -> None:
+    """No container asks for more open files than its engine allows, and a server takes all of those."""
+    for servers in (SERVICES, CLUSTER["services"]):
+        assert not any("ulimits" in one for one in servers.values())
+    for command in (SERVICES["qdrant"]["command"], CLUSTER["services"]["qdrant-1"]["command"]):
+        script = command[2].replace("$$", "$").replace("/keys/", f"{tmp_path}/")
+        (tmp_path / "qdrant_api_key").write_text("key", encoding="ascii")
+        for name in ("entrypoint.sh", "qdrant"):
+            (tmp_path / name).write_text("#!/bin/sh\nulimit -Sn\n", encoding="ascii")
+            (tmp_path / name).chmod(0o755)
+        limited = f"ulimit -Sn 32; ulimit -Hn {allowed}; exec bash -ec '{script}'"
+        ran = subprocess.run(
+            ["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert ran.stdout.strip() == str(allowed), ran.stderr
 
 
 def test_the_nodes_find_each_other() -> None:
@@ -240,7 +259,7 @@ MONITORING = ROOT / "contrib" / "monitoring"
 SERVICE_KEYS = {
     "build", "cap_drop", "command", "cpus", "depends_on", "deploy", "entrypoint", "environment", "healthcheck", "image",
     "logging", "mem_limit", "network_mode", "ports", "profiles", "read_only", "restart", "security_opt",
-    "stop_grace_period", "tmpfs", "ulimits", "volumes", "working_dir",
+    "stop_grace_period", "tmpfs", "volumes", "working_dir",
 }  # fmt: skip
 """Keys of a service that the Compose specification has, as far as they are used here."""
 

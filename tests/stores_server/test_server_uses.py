@@ -24,6 +24,7 @@ from pearl_qdrant.errors import ManifestError, StoreFullError, StoreRejectedErro
 from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store import Store
 from pearl_qdrant.store.search import QUICK_EF, THOROUGH_EF
+from pearl_qdrant.store.server import collection as server_collection
 from pearl_qdrant.transfer import push_collection
 
 NAMES = ("w1 times", "w2 post", "w3 city", "new york", "post office", "city times")
@@ -162,6 +163,7 @@ def test_a_link_takes_one_or_two_requests(
 ) -> None:
     """A mention whose own name is there takes one quick request, a misspelt or an unknown one a thorough one too."""
     answer, efs = double.answer, []
+    monkeypatch.setattr(server_collection, "LOOK_S", float("inf"))
 
     def remember(method: str, path: str, body: bytes) -> object:
         efs.append({one.get("params", {}).get("hnsw_ef") for one in json.loads(body)["searches"]} - {None})

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, final
 from urllib.parse import unquote
 
 from qdrant_client import QdrantClient, models
 from qdrant_double_cluster import Cluster
 from qdrant_double_http import Fault, Kind, Listener, Refused
+from qdrant_double_limits import Gate
 from qdrant_double_routes import BY_NAME_ALONE, MAY_BE_ABSENT, ROUTES
 from qdrant_double_shards import SHARD_ROUTES
 
@@ -31,7 +32,9 @@ class QdrantDouble(Listener):
         requests: "METHOD /path" of all requests, in order of arrival.
         upsert_sizes: Points of each upsert that was applied, in order.
         headers: Headers of the last request, with lower-case names.
+        path: Path of the request that is being answered.
         n_compressed: How many answers were compressed.
+        n_hung: How many requests a fault left without an answer.
         before_fault: Called, once a fault is due, before it happens.
         strict: Refuse filters on fields without an index.
         limits: Limits of strict mode by the server's names; reported with the collection, and enforced.
@@ -44,6 +47,7 @@ class QdrantDouble(Listener):
         cluster_state: Nodes and shards.
         snapshots, shard_snapshots: Backups by name.
         segment_version: What the segments of its shards are said to be; None: as the engine writes them.
+        gate: The key, bytes and rates that it lets through.
         prefix: Path before all others, as behind a proxy.
         spoils_snapshots: Whether what is downloaded of a shard has a wrong byte.
         created: The request that created each collection.
@@ -67,7 +71,9 @@ class QdrantDouble(Listener):
         self.requests: list[str] = []
         self.upsert_sizes: list[int] = []
         self.headers: dict[str, str] = {}
+        self.path = ""
         self.n_compressed = 0
+        self.n_hung = 0
         self.before_fault: Callable[[], None] | None = None
         self.strict = False
         self.limits: dict[str, Any] = {}
@@ -82,6 +88,7 @@ class QdrantDouble(Listener):
         self.segment_version: str | None = None
         self.spoils_snapshots = False
         self.prefix = ""
+        self.gate = Gate()
         self.version = "1.19.0"
         self.read_only = False
         self.cluster_state = Cluster()
@@ -124,6 +131,17 @@ class QdrantDouble(Listener):
                     return fault
         return None
 
+    def check(self, headers: Mapping[str, str], n_bytes: int) -> None:
+        """Refuse what the gate does not let through."""
+        with self.lock:
+            self.gate.check(headers, n_bytes)
+
+    def check_exact(self, is_exact: bool | None) -> None:
+        """Refuse an exact count or facet where strict mode allows none."""
+        if is_exact and self.limits.get("search_allow_exact") is False:
+            self.n_refused += 1
+            raise Refused(400, "Bad request: Exact search disabled!. Help: Set exact=false.")
+
     def answer(self, method: str, path: str, body: bytes) -> Any:
         """Return the `result` for a request; raises `Refused`."""
         for route_method, pattern, handle in (*ROUTES, *SHARD_ROUTES):
@@ -136,6 +154,7 @@ class QdrantDouble(Listener):
                 with self.lock:
                     if name and not self.client.collection_exists(name) and handle not in MAY_BE_ABSENT:
                         raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")
+                    self.path = path
                     try:
                         return handle(self, name, body)
                     except ValueError as error:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-Kind = Literal["apply_then_drop", "drop", "delay", "hang", "status", "raw", "pass"]
+Kind = Literal["apply_then_drop", "drop", "delay", "hang", "status", "raw", "redirect", "pass"]
 
 POINTS = r"PUT /collections/[^/]+/points$"
 """Matches an upsert."""
@@ -30,7 +31,8 @@ class Fault:
     Attributes:
         kind: `apply_then_drop` applies the request and closes the connection without an answer; `drop` closes it
             without applying; `delay` applies it and answers after `seconds`; `hang` neither applies nor answers;
-            `status` answers with a status and a message, `raw` with a status and `error` as the whole body; `pass`
+            `status` answers with a status and a message, `raw` with a status and `error` as the whole body, `redirect`
+            with a status and `error` as the place; `pass`
             is no fault: it lets a request pass before faults of later ones.
         match: Regular expression on "METHOD /path".
         status: For `status` and `raw`.
@@ -50,9 +52,11 @@ class Fault:
 class Refused(Exception):
     """The request is answered with this status and message."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, *, retry_after: str | None = None, is_raw: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
+        self.is_raw = is_raw  # the message is the whole body
 
 
 class Answered(Exception):
@@ -69,8 +73,11 @@ class Double(Protocol):
     requests: list[str]
     headers: dict[str, str]
     n_compressed: int
+    n_hung: int
     prefix: str
     stopping: threading.Event
+
+    def check(self, headers: Mapping[str, str], n_bytes: int) -> None: ...
 
     def take_fault(self, request: str) -> Fault | None: ...
 
@@ -90,6 +97,8 @@ class DoubleServer(ThreadingHTTPServer):
         self._open: set[socket.socket] = set()
         self.n_connections = 0
         self.is_closed = False
+        self.is_frozen = False
+        self.held: list[str] = []
 
     def server_close(self) -> None:
         super().server_close()
@@ -136,8 +145,15 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
             path = path.removeprefix(double.prefix)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = f"{self.command} {path}"
+            headers = {k.lower(): v for k, v in self.headers.items()}
             double.requests.append(request)
-            double.headers = {k.lower(): v for k, v in self.headers.items()}
+            double.headers = headers
+            if isinstance(self.server, DoubleServer) and self.server.is_frozen:
+                if "user-agent" in headers:  # else somebody asks whether it lives
+                    self.server.held.append(request)
+                double.stopping.wait()
+                self.drop()
+                return
             fault = double.take_fault(request)
             if fault is not None and fault.kind == "status":
                 self.reply(fault.status, {"status": {"error": fault.error}}, fault.retry_after)
@@ -145,18 +161,25 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
             if fault is not None and fault.kind == "raw":
                 self.reply(fault.status, fault.error.encode(), fault.retry_after)
                 return
+            if fault is not None and fault.kind == "redirect":
+                self.reply(fault.status, b"", location=fault.error)
+                return
             if fault is not None and fault.kind in ("drop", "hang"):
                 if fault.kind == "hang":
+                    double.n_hung += 1
                     double.stopping.wait()
                 self.drop()
                 return
             try:
+                double.check(headers, len(body))
                 result = double.answer(self.command, path, body)
             except Answered as answered:
                 self.reply(200, answered.body)
                 return
             except Refused as refused:
-                self.reply(refused.status, {"status": {"error": str(refused)}})
+                text = str(refused)
+                said = text.encode() if refused.is_raw else {"status": {"error": text}}
+                self.reply(refused.status, said, refused.retry_after)
                 return
             except BaseException as error:  # noqa: BLE001 - the engine's panics; a client tries a lost connection for minutes
                 traceback.print_exc()
@@ -175,13 +198,15 @@ def handler_of(double: Double) -> type[BaseHTTPRequestHandler]:  # long: it hold
         # BaseHTTPRequestHandler looks its methods up by these names.
         do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = handle_any  # noqa: N815
 
-        def reply(self, status: int, content: Any, retry_after: str | None = None) -> None:
+        def reply(self, status: int, content: Any, retry_after: str | None = None, location: str | None = None) -> None:
             data = content if isinstance(content, bytes) else json.dumps(content).encode()
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 if retry_after is not None:
                     self.send_header("Retry-After", retry_after)
+                if location is not None:
+                    self.send_header("Location", location)
                 if "gzip" in self.headers.get("Accept-Encoding", ""):
                     self.reply_compressed(data)
                     return
@@ -238,6 +263,15 @@ class Listener:
     @property
     def url(self) -> str:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._address[1]}"
+
+    def freeze(self) -> None:
+        """From now on accept connections and answer nothing, as a process that was stopped."""
+        self._server.is_frozen = True
+
+    @property
+    def n_held(self) -> int:
+        """Requests that a frozen one has and does not answer, but for those that ask whether it lives."""
+        return len(self._server.held)
 
     def start(self) -> None:
         """Listen; after `stop` on the same port again."""

@@ -67,11 +67,11 @@ def _snapshot(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _download(double: QdrantDouble, name: str, body: bytes) -> Any:
-    raise Answered(double.snapshots[double.requests[-1].rpartition("/")[2]])
+    raise Answered(double.snapshots[double.path.rpartition("/")[2]])
 
 
 def _forget(double: QdrantDouble, name: str, body: bytes) -> Any:
-    del double.snapshots[double.requests[-1].rpartition("/")[2]]
+    del double.snapshots[double.path.rpartition("/")[2]]
     return True
 
 
@@ -175,12 +175,14 @@ def _upsert(double: QdrantDouble, name: str, body: bytes) -> Any:
     if too_many or (double.max_bytes is not None and len(body) > double.max_bytes):
         raise Refused(413, "Payload Too Large")
     double.cluster_state.write(name, [str(point.id) for point in points])
+    double.gate.write(len(points))
     double.upsert_sizes.append(len(points))
     return double.client.upsert(name, points)
 
 
 def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
     double.cluster_state.read(name)
+    double.gate.read()
     request = _parse(models.PointRequest, body)
     found = double.client.retrieve(
         name,
@@ -192,9 +194,14 @@ def _retrieve(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 
 def _batch(double: QdrantDouble, name: str, body: bytes) -> Any:
+    """Apply operations one after the other; those before a refused one stay."""
     operations = _parse(models.UpdateOperations, body).operations
     double.cluster_state.write(name, None)
-    return [result.model_dump(mode="json") for result in double.client.batch_update_points(name, operations)]
+    results = []
+    for operation in operations:
+        double.gate.write()
+        results += double.client.batch_update_points(name, [operation])
+    return [result.model_dump(mode="json") for result in results]
 
 
 def _delete_points(double: QdrantDouble, name: str, body: bytes) -> Any:
@@ -206,13 +213,16 @@ def _delete_points(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _count(double: QdrantDouble, name: str, body: bytes) -> Any:
     double.cluster_state.read(name)
+    double.gate.read()
     wanted = _parse(models.CountRequest, body)
+    double.check_exact(wanted.exact)
     double.check_filter(name, wanted.filter)
     return double.client.count(name, count_filter=wanted.filter, exact=wanted.exact)
 
 
 def _scroll(double: QdrantDouble, name: str, body: bytes) -> Any:
     double.cluster_state.read(name)
+    double.gate.read()
     wanted = _parse(models.ScrollRequest, body)
     double.check_filter(name, wanted.filter)
     double.check_limit("max_query_limit", wanted.limit, "limit")
@@ -230,6 +240,7 @@ def _scroll(double: QdrantDouble, name: str, body: bytes) -> Any:
 def _query_batch(double: QdrantDouble, name: str, body: bytes) -> Any:
     double.cluster_state.read(name)
     searches = _parse(models.QueryRequestBatch, body).searches
+    double.gate.read(len(searches))
     double.check_limit("search_max_batchsize", len(searches), "search batch limit")
     for search in searches:
         double.check_filter(name, search.filter)
@@ -246,9 +257,10 @@ def _query_batch(double: QdrantDouble, name: str, body: bytes) -> Any:
 def _facet(double: QdrantDouble, name: str, body: bytes) -> Any:
     double.cluster_state.read(name)
     wanted = _parse(models.FacetRequest, body)
+    double.check_exact(wanted.exact)
     double.check_limit("max_query_limit", wanted.limit, "limit")
     if wanted.key not in double.schema[name]:
-        raise Refused(400, f"Bad request: Field index is needed to facet on `{wanted.key}`")
+        raise Refused(400, f"Bad request: No appropriate index for faceting: `{wanted.key}`.")
     return double.client.facet(name, wanted.key, facet_filter=wanted.filter, limit=wanted.limit or 10)
 
 

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
-from uuid import uuid4, uuid5
 
-import msgspec
 from qdrant_client import models
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
-from pearl_qdrant.errors import CollectionExistsError, StoreClosedError, StoreError, StoreFullError, StoreRejectedError
-from pearl_qdrant.store.protocol import PLAIN, Collection, PointFilter
+from pearl_qdrant.errors import (
+    CollectionMovedError,
+    CollectionNotFoundError,
+    ManifestError,
+    StoreClosedError,
+    StoreError,
+    StoreFullError,
+    StoreRejectedError,
+    StoreUnavailableError,
+)
+from pearl_qdrant.lexical.ngrams import SparseRows
+from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.schema import (
     DENSE,
     INDEXED_FIELDS,
@@ -31,9 +38,12 @@ from pearl_qdrant.store.schema import (
     NameRows,
     pack_rows,
 )
-from pearl_qdrant.store.search import CollectionStatus, SearchEngine, share_indexed
+from pearl_qdrant.store.search import CollectionStatus, ScoredName, SearchEngine, share_indexed
 from pearl_qdrant.store.server.connection import Connection
-from pearl_qdrant.store.server.queries import Limits, at_most, retrieve, run_queries, scroll, to_filter
+from pearl_qdrant.store.server.errors import ExactRefusedError, IndexMissingError
+from pearl_qdrant.store.server.ledger import ServerLedger
+from pearl_qdrant.store.server.queries import Limits, Row, at_most, of_base, retrieve, run_queries, scroll, to_filter
+from pearl_qdrant.store.server.sizes import Learned, Sizes
 from pearl_qdrant.store.server.upload import ServerWriter, Uploader, check_points
 from pearl_qdrant.store.server.versions import (
     MANIFEST_KEY,
@@ -41,19 +51,17 @@ from pearl_qdrant.store.server.versions import (
     confirm_write,
     find_current,
     parse_manifest,
-    physical_name,
+    split_name,
 )
 
 _PAGE_POINTS = 512  # points in one scroll request
 _ROWS = 256  # points in one page with vectors: 1.5 MB
-_LOOK_S = 1.0  # the server is asked once in this time whether another version is current
+LOOK_S = 2.0  # the server is asked once in this time what is behind the name
+_COUNTED = 10_000  # points in one scroll request that only counts
+_CONDITION_BYTES = 1 << 15  # of values in one condition: proxies may take requests of 100 kB
 _BATCH_MENTIONS = 32  # mentions in one request: enough to hide a round trip, few enough for several requests in flight
 _MAX_VALUES = 512  # values in one condition of a filter
-_LEDGER_POINTS = 16  # points of a ledger in one scroll: 16 MB at most
 _PACKING_S = 3600.0  # how long a server may take to pack a shard
-
-LEDGER_SUFFIX = ".pearl-qdrant-learned"  # ends the name of a ledger. Lists of collections leave such names out
-PART_BYTES = 1 << 20  # bytes of lines in one point of a ledger; a server takes 32 MB in a request
 
 LOAD_KEY = "pearl_qdrant_load"
 """Key in the collection's metadata while a load has indexing switched off; its value is the setting to restore."""
@@ -65,6 +73,8 @@ STALL_S = 1800.0  # without a change of it, until `finalize` gives up
 _FINISHED_POLLS = 2  # polls in a row with a built graph: at the first one the optimizer may not have started
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class ServerCollection(Collection):
@@ -79,19 +89,21 @@ class ServerCollection(Collection):
         manifest: Manifest,
         *,
         limits: Limits,
-        version: str = PLAIN,
+        physical: str,
         is_hidden: bool = False,
     ) -> None:
-        """Use a version of a collection; one that is hidden is being built, and no other process writes it."""
+        """Use a version of a collection, by the server's own name of it, which no alias leads elsewhere; one that is
+        hidden is being built, and no other process writes it.
+        """
         self._connection = connection
         self._client = connection.client
         self.name = name
-        self._version = version
-        self._physical = physical_name(name, version)
+        self._physical = physical
         self._is_hidden = is_hidden
         self._seen_at = time.monotonic()
-        self._is_outdated = False
+        self._is_outdated = self._is_moved = self._is_other = self._has_foreign = False
         self._manifest = manifest
+        self._learned = Learned()
         self._keep_to(limits)
         self._closed = False
 
@@ -104,15 +116,40 @@ class ServerCollection(Collection):
 
     @property
     def is_outdated(self) -> bool:
-        if not self._is_hidden and not self._is_outdated and time.monotonic() - self._seen_at > _LOOK_S:
-            self._seen_at = time.monotonic()
-            with suppress(StoreError):
-                self._is_outdated = find_current(self._connection, self.name)[0] != self._version
+        with suppress(StoreError):
+            self._look()
         return self._is_outdated
+
+    @property
+    def is_moved(self) -> bool:
+        self._look()
+        return self._is_moved
+
+    def _look(self) -> None:
+        """Look, once in a while, what is behind the name. Nothing in the answer of a search says which model made it:
+        the vectors of two models may have one size. StoreUnavailableError if the server does not answer.
+        """
+        if self._is_hidden or self._is_other or time.monotonic() - self._seen_at < LOOK_S:
+            return
+        self._seen_at = time.monotonic()
+        try:
+            _, info, physical = find_current(self._connection, self.name)
+        except StoreUnavailableError:
+            raise
+        except StoreError:  # a search may still be allowed, or says it
+            return
+        is_same = False
+        with suppress(ManifestError):
+            is_same = self._manifest.is_of(parse_manifest(info.config.metadata, self.name))
+        is_here = physical == self._physical
+        self._is_outdated = not (is_here and is_same)
+        self._is_other = is_here and not is_same  # made again with another model
+        # A newer version of the same collection may wait: the one that is open here stays as it is.
+        self._is_moved = self._is_other or split_name(physical)[0] != split_name(self._physical)[0]
 
     def _confirm(self) -> None:
         if not self._is_hidden:
-            confirm_write(self._connection, self.name, self._version)
+            confirm_write(self._connection, self.name, self._physical)
 
     def read_manifest(self) -> Manifest:
         info = self._info()
@@ -140,11 +177,11 @@ class ServerCollection(Collection):
 
     def read_ledger(self) -> Iterator[bytes]:
         self._check_open()
-        return ServerLedger(self._connection, self.name, self._physical).read_lines()
+        return ServerLedger(self._connection, self.name, self._physical, self._learned).read_lines()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         self._check_open()
-        ServerLedger(self._connection, self.name, self._physical).append_lines(lines)
+        ServerLedger(self._connection, self.name, self._physical, self._learned).append_lines(lines)
 
     def writer(self) -> ServerWriter:
         self.ensure_payload_indexes()
@@ -153,18 +190,20 @@ class ServerCollection(Collection):
             threshold = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
             self._set_threshold(_NO_INDEXING, {LOAD_KEY: {"indexing_threshold": threshold}})
         dim = self._manifest.dim
-        return ServerWriter(self._connection, self._physical, self._limits, dim=dim, confirm=self._confirm)
+        return ServerWriter(
+            self._connection, self._physical, self._limits, learned=self._learned, dim=dim, confirm=self._confirm
+        )
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
         self._check_open()
-        uploader = Uploader(self._connection, self._physical, self._limits)
+        uploader = Uploader(self._connection, self._physical, self._limits, self._learned)
         for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
             uploader.send(batch)
         self._confirm()
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         self._check_open()
-        Uploader(self._connection, self._physical, self._limits).replace_payloads(points)
+        Uploader(self._connection, self._physical, self._limits, self._learned).replace_payloads(points)
         self._confirm()
 
     def count_entities(self) -> int:
@@ -238,14 +277,15 @@ class ServerCollection(Collection):
 
     def status(self) -> CollectionStatus:
         info = self._info()
-        n_vectors = self._count_vectors(DENSE)
+        n_vectors, points = self._count_vectors(DENSE), self._count(None)
         return CollectionStatus(
-            points=self._count(None),
+            points=points,
             vectors=n_vectors,
             indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, self._count_vectors(LEXICAL)),
             segments=info.segments_count,
             is_finalized=is_built(info, n_vectors=n_vectors, dim=self._manifest.dim),
             payload_indexes=tuple(sorted(info.payload_schema)),
+            foreign_points=max(0, self._count_filtered(None) - points),
         )
 
     def download_shard(self, target: Path) -> None:
@@ -255,6 +295,8 @@ class ServerCollection(Collection):
         what it made.
         """
         connection, physical = self._connection, self._physical
+        if self.status().foreign_points:
+            raise StoreRejectedError("points of another program are among its names")
         placed = self._call(partial(self._client.collection_cluster_info, physical))
         n_shards = len(placed.local_shards) + len(placed.remote_shards)
         if n_shards != 1 or placed.remote_shards:
@@ -290,37 +332,79 @@ class ServerCollection(Collection):
         if self._closed:
             raise StoreClosedError(f"Collection '{self.name}' was closed. Open it again.")
 
+    def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
+        return self._among_others(partial(super().search, vectors, limit=limit, types=types))
+
+    def search_hybrid(self, vectors: FloatArray, lexical: SparseRows, **given: Any) -> list[list[ScoredName]]:
+        return self._among_others(partial(super().search_hybrid, vectors, lexical, **given))
+
+    def _among_others(self, search: Callable[[], T]) -> T:
+        """Search, and once more without the points of another program where one of these was found."""
+        self._look()
+        if self._is_other:
+            raise CollectionMovedError(self.name)
+        try:
+            return search()
+        except ManifestError:
+            if self._has_foreign:
+                raise
+            self._note_foreign()
+        except CollectionNotFoundError:
+            self._seen_at = -LOOK_S  # an alias may lead elsewhere by now
+            raise
+        return search()
+
+    def _note_foreign(self) -> None:
+        if not self._has_foreign:
+            self._has_foreign = True
+            _log.warning("Collection '%s' has points that another program wrote: they are left out", self.name)
+
     def _engine(self, point_filter: PointFilter, n_wanted: int) -> SearchEngine:
         self._limits.check_query(n_wanted, self.name)
         return SearchEngine(
             run=partial(
-                run_queries, self._connection, self._physical, query_filter=to_filter(point_filter), limits=self._limits
+                run_queries,
+                self._connection,
+                self._physical,
+                query_filter=to_filter(point_filter),
+                limits=self._limits,
+                learned=self._learned,
+                only_kb=self._manifest.kb if self._has_foreign else None,
             ),
-            read=self._read,
+            read=partial(NamePoint.from_json, collection=self.name),
             dim=self._manifest.dim,
             max_points=self._limits.query,
             max_ids=self._limits.ids,
             batch_mentions=_BATCH_MENTIONS,
-            map_batches=self._connection.map,
+            map_batches=map if self._limits.reads or self._learned.is_rated else self._connection.map,
             is_remote=True,
         )
 
     def _scroll(self, point_filter: PointFilter | None, page: int) -> Iterator[NamePoint]:
         self._check_open()
         for rows in scroll(self._connection, self._physical, page=page, query_filter=to_filter(point_filter)):
-            yield from (self._read(row.payload) for row in rows)
+            yield from (point for _, point in self._ours(rows))
 
     def scroll_rows(self) -> Iterator[NameRows]:
         self._check_open()
         page = at_most(_ROWS, self._limits.query)
         for rows in scroll(self._connection, self._physical, page=page, with_vectors=True):
-            points, vectors = [self._read(row.payload) for row in rows], ((row.vector or {}).get(DENSE) for row in rows)
-            yield pack_rows(points, vectors, dim=self._manifest.dim)
+            ours = list(self._ours(rows))
+            vectors = ((row.vector or {}).get(DENSE) for row, _ in ours)
+            yield pack_rows([point for _, point in ours], vectors, dim=self._manifest.dim)
 
     def _retrieve(self, ids: list[str]) -> dict[str, NamePoint]:
         self._check_open()
         rows = retrieve(self._connection, self._physical, ids)
-        return {str(row.id): self._read(row.payload) for row in rows}
+        return {str(row.id): point for row, point in self._ours(rows)}
+
+    def _ours(self, rows: Iterable[Row]) -> Iterator[tuple[Row, NamePoint]]:
+        """The points that are read, without those of another program."""
+        for row in rows:
+            try:
+                yield row, NamePoint.from_json(row.payload, self.name)
+            except ManifestError:
+                self._note_foreign()
 
     def _retrieve_vectors(self, ids: list[str]) -> dict[str, list[float]]:
         self._check_open()
@@ -328,18 +412,35 @@ class ServerCollection(Collection):
         return {str(row.id): row.vector[DENSE] for row in rows if row.vector and DENSE in row.vector}
 
     def _count(self, point_filter: PointFilter | None) -> int:
-        return self._count_filtered(to_filter(point_filter))
+        if point_filter is not None:
+            return self._count_filtered(to_filter(point_filter))
+        with suppress(IndexMissingError):
+            return self._count_filtered(models.Filter(must=[of_base(self._manifest.kb)]))
+        return self._count_filtered(None)
 
     def _count_filtered(self, count_filter: models.Filter | None) -> int:
-        answer = self._call(lambda: self._client.count(self._physical, count_filter=count_filter, exact=True))
-        return int(answer.count)
+        """Count points exactly; one by one where strict mode allows no exact count."""
+        if self._limits.allows_exact is None:
+            count = partial(self._client.count, self._physical, count_filter=count_filter, exact=True)
+            try:
+                return int(self._call(count).count)
+            except ExactRefusedError:
+                self._limits = replace(self._limits, allows_exact=False)
+        page = at_most(_COUNTED, self._limits.query)
+        pages = scroll(self._connection, self._physical, page=page, query_filter=count_filter, with_payload=False)
+        return sum(map(len, pages))
 
     def _count_vectors(self, vector: str) -> int:
         return self._count_filtered(models.Filter(must=[models.HasVectorCondition(has_vector=vector)]))
 
     def _count_values(self, field: str, limit: int) -> dict[str, int]:
         n_values = at_most(limit, self._limits.query)
-        answer = self._call(partial(self._client.facet, self._physical, field, limit=n_values, exact=True))
+        is_exact = self._limits.allows_exact is None
+        facet = partial(self._client.facet, self._physical, field, limit=n_values)
+        try:
+            answer = self._call(partial(facet, exact=is_exact))
+        except ExactRefusedError:
+            answer = self._call(partial(facet, exact=False))
         return {str(hit.value): hit.count for hit in answer.hits if hit.count}
 
     def _delete_matching(self, point_filter: PointFilter) -> int:
@@ -356,12 +457,20 @@ class ServerCollection(Collection):
         self._call(partial(self._client.delete, self._physical, [*ids], wait=True))
         self._confirm()
 
-    def _read(self, payload: msgspec.Raw) -> NamePoint:
-        return NamePoint.from_json(payload, self.name)
+    def _cut(self, values: Sequence[str]) -> list[tuple[str, ...]]:
+        """Cut values into parts of few bytes, too."""
+        sizes = Sizes(self._max_values, _CONDITION_BYTES)
+        return [
+            tuple(small) for part in super()._cut(values) for small in (sizes.cut(part, _n_bytes) if part else [part])
+        ]
 
     def _call(self, request: Callable[[], Any]) -> Any:
         self._check_open()
         return self._connection.call(request, collection=self.name)
+
+
+def _n_bytes(text: str) -> int:
+    return len(text.encode("utf-8"))
 
 
 def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int) -> bool:
@@ -386,86 +495,3 @@ def _download(connection: Connection, path: str, target: Path) -> str:
             file.write(chunk)
             digest.update(chunk)
     return digest.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLedger:
-    """The ledger of one collection: a second collection beside it, of points without vectors.
-
-    It is called NAME.pearl-qdrant-learned, is made with the first lines, with the replicas of the version behind it (by
-    the server's name `like`), and stays where a collection is deleted to be made again. The lines of one call are one
-    or several points; they count only when all of them are there, so that a process that dies leaves nothing that
-    counts. Two processes never write the same point.
-    """
-
-    connection: Connection
-    collection: str
-    like: str = ""
-
-    @property
-    def name(self) -> str:
-        return self.collection + LEDGER_SUFFIX
-
-    def read_lines(self) -> Iterator[bytes]:
-        """Yield the lines of all calls, in their order, also of one whose writer died; none if there is no ledger. A
-        key that may read the collection alone cannot see whether there is one: that is a warning in the log.
-        """
-        try:
-            if not self._exists():
-                return
-        except StoreRejectedError as error:
-            _log.warning("Collection '%s' is linked without what it learned: %s", self.collection, error)
-            return
-        pages = scroll(self.connection, self.name, page=_LEDGER_POINTS)
-        payloads = (msgspec.json.decode(row.payload) for row in chain.from_iterable(pages))
-        parts = {(one["time"], one["call"], one["part"]): one["lines"] for one in payloads}
-        for key in sorted(parts):
-            yield from parts[key].encode("utf-8").split(b"\n")
-
-    def append_lines(self, lines: Sequence[bytes]) -> None:
-        """Append lines; a server has them on return. Raises StoreError if it does not take them."""
-        if not self._exists():
-            self._create()
-        call, now, parts = uuid4(), time.time_ns(), list(_cut(lines))
-        for i, part in enumerate(parts):
-            payload = {"call": str(call), "time": now, "part": i, "lines": part.decode("utf-8")}
-            point = models.PointStruct(id=str(uuid5(call, str(i))), vector={}, payload=payload)
-            self._call(partial(self.connection.client.upsert, self.name, [point], wait=True))
-
-    def delete(self) -> None:
-        if self._exists():
-            self._call(partial(self.connection.client.delete_collection, self.name))
-
-    def _exists(self) -> bool:
-        return bool(self._call(partial(self.connection.client.collection_exists, self.name)))
-
-    def _create(self) -> None:
-        """Make the collection, with as many copies as the one that it belongs to; another process may be faster."""
-        params = self.connection.info(self.like or self.collection).config.params
-        create = partial(
-            self.connection.client.create_collection,
-            self.name,
-            vectors_config={},
-            shard_number=1,
-            replication_factor=params.replication_factor,
-            write_consistency_factor=params.write_consistency_factor,
-        )
-        with suppress(CollectionExistsError):
-            self._call(create)
-
-    def _call(self, request: Any) -> Any:
-        return self.connection.call(request, collection=self.name)
-
-
-def _cut(lines: Sequence[bytes]) -> Iterator[bytes]:
-    """Lines joined to parts of about `PART_BYTES`."""
-    part: list[bytes] = []
-    size = 0
-    for line in lines:
-        part.append(line)
-        size += len(line) + 1
-        if size >= PART_BYTES:
-            yield b"\n".join(part)
-            part, size = [], 0
-    if part:
-        yield b"\n".join(part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import ssl
@@ -11,9 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import TypeVar
+from urllib.parse import quote
 
 import httpx
 from qdrant_client import QdrantClient, models
@@ -30,17 +28,12 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.settings import OLDEST_SERVER, TESTED_SERVER, ServerAccess
 from pearl_qdrant.store.server import errors as server_errors
 from pearl_qdrant.store.server.errors import RetryPolicy
+from pearl_qdrant.store.server.nodes import CONNECT_TIMEOUT_S, ONLY_NODE, Key, Nodes, parse_addresses
 from pearl_qdrant.store.system import ProcessGuard
-
-DEFAULT_PORT = 6333
-ONLY_NODE = "pearl_qdrant_node"  # extension of a request that one node alone may answer: its number
-_STARTING = (502, 503, 504)  # what a node answers that starts or ends, or the proxy before it; another one may answer
-_CUT = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
 A = TypeVar("A")
 T = TypeVar("T")
 
-_CONNECT_TIMEOUT_S = 2.5  # shorter than the time-out of an answer, to notice a host that drops packets
 _LOG_EVERY_S = 30.0
 _SEARCH_THREADS = 3  # requests of one batch of mentions that are in flight at the same time
 
@@ -52,107 +45,6 @@ _LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=8)
 """Uploads use four connections, a service some more. Idle ones are kept: a new one costs one to three round trips."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """One address of a server: `url` as given, without a slash at its end, and `base`, the same with the port."""
-
-    url: str
-    base: str
-    host: str
-    is_encrypted: bool
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the host is this machine, judged by its name or address only."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-
-def parse_addresses(location: str) -> list[Address]:
-    """Parse one URL or several with commas between; SettingsError if one is not valid, or holds a secret."""
-    addresses = [_parse(one.strip()) for one in location.split(",") if one.strip()]
-    return list({address.url: address for address in addresses}.values())
-
-
-def _parse(url: str) -> Address:
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise SettingsError("The store's URL is not valid. A valid one is http://localhost:6333.") from error
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise SettingsError(
-            f"The URL of the store at {host} holds a user, password, query or fragment. "
-            f"Give the plain URL, and the key in QDRANT_API_KEY."
-        )
-    if parts.scheme not in ("http", "https") or not host:
-        raise SettingsError(f"The store's URL '{url}' must begin with http:// or https:// and name a host.")
-    netloc = parts.netloc if port else f"{parts.netloc.rstrip(':')}:{DEFAULT_PORT}"
-    base = parts._replace(netloc=netloc, path=parts.path.rstrip("/")).geturl()
-    return Address(url.rstrip("/"), base, host, parts.scheme == "https")
-
-
-class Nodes(httpx.BaseTransport):
-    """Sends requests to one node of a cluster, and from the first that it does not answer on to the next one. A request
-    that ended half-way is sent again to the next node too: all requests of this package may be sent twice.
-    """
-
-    def __init__(self, addresses: Sequence[Address], inner: httpx.BaseTransport) -> None:
-        self._urls = [httpx.URL(one.base) for one in addresses]
-        self._inner = inner
-        self._current = 0
-        self._lock = threading.Lock()
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        only = request.extensions.get(ONLY_NODE)
-        if only is not None:
-            return self._inner.handle_request(self._at(request, only))
-        start, n = self._current, len(self._urls)
-        for node in ((start + i) % n for i in range(n)):
-            is_last = (node + 1) % n == start
-            try:
-                response = self._inner.handle_request(self._at(request, node))
-            except httpx.TransportError as error:
-                # A kept connection that ended meanwhile says nothing of the node.
-                level = logging.INFO if isinstance(error, _CUT) else logging.WARNING
-                self._leave(node, str(error) or type(error).__name__, level)
-                if is_last:
-                    raise
-                continue
-            if response.status_code not in _STARTING:
-                return response
-            self._leave(node, f"status {response.status_code}", logging.WARNING)
-            if is_last:
-                return response
-            response.close()
-        raise AssertionError("there is a last node")
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def _leave(self, node: int, why: str, level: int) -> None:
-        """Begin with the next node from now on."""
-        with self._lock:
-            if node != self._current:
-                return
-            self._current = (node + 1) % len(self._urls)
-            following = self._urls[self._current]
-        _log.log(level, "Qdrant at %s does not answer (%s): going on with %s", self._urls[node], why, following)
-
-    def _at(self, request: httpx.Request, node: int) -> httpx.Request:
-        """The same request to a node; it was made for the first one."""
-        first, url = self._urls[0], self._urls[node]
-        path = request.url.raw_path.removeprefix(first.raw_path.rstrip(b"/"))
-        headers = httpx.Headers(request.headers)
-        headers["Host"] = url.netloc.decode("ascii")
-        target = url.copy_with(raw_path=url.raw_path.rstrip(b"/") + path)
-        return httpx.Request(
-            request.method, target, headers=headers, stream=request.stream, extensions=request.extensions
-        )
 
 
 class Connection:
@@ -167,11 +59,8 @@ class Connection:
         self.addresses = parse_addresses(url)
         self.location = ",".join(one.url for one in self.addresses)
         self._retry = retry
-        key = (access.api_key or "").strip() or None
-        for address in self.addresses if key is not None else ():
-            _check_key(key or "", address, allow_plain_http=access.allow_plain_http)
-        self._has_key = key is not None
-        self.redact = server_errors.make_redactor(key)
+        self._key = Key(access, self.addresses)
+        self.redact = self._key.redact
         self._closed = False
         self._is_checked = False
         self.known_versions: set[str] = set()  # of collections, seen on the server (`versions.py`)
@@ -180,15 +69,11 @@ class Connection:
         self._waiting_lock = threading.Lock()
         self._threads = ThreadPoolExecutor(_SEARCH_THREADS, thread_name_prefix="pearl-qdrant-search")
 
-        times = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_TIMEOUT_S))
-        headers = {**({"api-key": key} if key else {}), **({} if access.compress else _UNCOMPRESSED)}
+        times = httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT_S))
+        headers = {} if access.compress else _UNCOMPRESSED
         verify = _tls_context(access.ca_file) if access.ca_file else True
-        network: dict[str, Any]
-        if len(self.addresses) > 1:
-            network = {"transport": Nodes(self.addresses, httpx.HTTPTransport(verify=verify, limits=_LIMITS))}
-        else:
-            # requests to this machine use no proxy
-            network = {"verify": verify, "limits": _LIMITS, "trust_env": not self.addresses[0].is_loopback}
+        proxy = self.addresses[0].proxy() if len(self.addresses) == 1 else None  # nodes of a cluster are near
+        network = Nodes(self.addresses, httpx.HTTPTransport(verify=verify, limits=_LIMITS, proxy=proxy), self._key)
 
         def limit_times(request: httpx.Request) -> None:
             request.extensions["timeout"] = times.as_dict()  # qdrant-client rounds its timeout up to whole seconds
@@ -198,11 +83,12 @@ class Connection:
             timeout=math.ceil(timeout),
             prefer_grpc=False,
             check_compatibility=False,
-            headers=headers,  # with api_key= it warns about plain HTTP on this machine too
+            headers=headers,
             event_hooks={"request": [limit_times]},
-            **{"limits": _LIMITS, **network},
+            limits=_LIMITS,
+            transport=network,
         )
-        self._http = httpx.Client(headers=headers, timeout=times, **network)
+        self._http = httpx.Client(headers=headers, timeout=times, transport=network)
 
     def call(
         self, request: Callable[[], T], *, collection: str | None = None, cancelled: threading.Event | None = None
@@ -232,7 +118,7 @@ class Connection:
                 with suppress(StoreError):
                     ours = CollectionNotFoundError(ours.collection, self.collections())
             # A server may repeat the key: with one, tracebacks do not show its answers.
-            raise ours from None if self._has_key else error
+            raise ours from None if self._key.value else error
         if self._last_logged is not None:
             self._last_logged = None
             _log.warning("Qdrant at %s answers again", self.location)
@@ -249,7 +135,8 @@ class Connection:
             self._last_logged = now
         budget = self._retry.budget_after(error)
         why = server_errors.describe(error, self.redact)
-        _log.warning("Qdrant at %s does not answer (%s): waiting, %.0f of %.0f s", self.location, why, seconds, budget)
+        what = "limits the rate of requests" if server_errors.is_rate_limited(error) else "does not answer"
+        _log.warning("Qdrant at %s %s (%s): waiting, %.0f of %.0f s", self.location, what, why, seconds, budget)
 
     def map(self, do: Callable[[A], T], items: Sequence[A]) -> Iterable[T]:
         """Return the result of `do` for each item, in order. A few run at the same time: it is mostly waiting."""
@@ -264,8 +151,12 @@ class Connection:
         collection: str,
         read: Callable[[bytes], T],
         cancelled: threading.Event | None = None,
+        is_series: bool = False,
     ) -> T:
         """Send a request as plain JSON: with qdrant-client's errors, but without its models; see `call`.
+
+        Of a series of operations a server applies those before one that a limit of the rate refuses; all of them count
+        again where it is sent again. So then it is a RequestTooLargeError.
 
         The path has `{name}` in the place of the collection's name. `read` turns the answer's body into the result;
         its ValueError or RecursionError means that the answer has another form.
@@ -274,7 +165,14 @@ class Connection:
 
         def request() -> T:
             # qdrant-client parses every answer into dictionaries, which the garbage collector then follows.
-            content = self.request(method, path, body).content
+            try:
+                content = self.request(method, path, body).content
+            except UnexpectedResponse as error:
+                if not is_series or not server_errors.is_rate_limited(error):
+                    raise
+                wait_s = self._retry.wait_s(1, server_errors.retry_after_s(error))
+                message = f"Qdrant at {self.location} limits the rate of writes."
+                raise server_errors.RequestTooLargeError(message, limits_items=True, wait_s=wait_s) from error
             try:
                 return read(content)
             except (ValueError, RecursionError) as error:
@@ -311,7 +209,7 @@ class Connection:
         node: int | None = None,
     ) -> Iterator[httpx.Response]:
         """Send a request whose answer the block reads; arguments and errors as for `request`."""
-        times = self._http.timeout if timeout_s is None else httpx.Timeout(timeout_s, connect=_CONNECT_TIMEOUT_S)
+        times = self._http.timeout if timeout_s is None else httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         sent = self._http.build_request(
             method,
             self.addresses[0].base + path,
@@ -380,23 +278,6 @@ def parse_release(release: str) -> tuple[int, int]:
     """Parse major and minor version; 0 for a part that is not a number."""
     parts = [int(part) if part.isdigit() else 0 for part in release.split(".")[:2]]
     return parts[0], parts[1] if len(parts) > 1 else 0
-
-
-def _check_key(key: str, address: Address, *, allow_plain_http: bool) -> None:
-    """Refuse a key that cannot be sent, or that others on the network could read."""
-    if not (key.isascii() and key.isprintable()):
-        raise SettingsError(
-            "The API key holds characters that are not allowed in an HTTP header. Check QDRANT_API_KEY."
-        )
-    if address.is_encrypted or address.is_loopback:
-        return
-    if not allow_plain_http:
-        raise SettingsError(
-            f"Refusing to send the API key over plain HTTP to {address.host}: others on the network could read it. Use "
-            f"https://, or reach the server through a tunnel on localhost. Inside a private network, such as that of a "
-            f"compose file, allow it with PEARL_QDRANT_ALLOW_PLAIN_HTTP=1."
-        )
-    _log.warning("The API key goes over plain HTTP to %s, as allowed: only safe in a private network", address.host)
 
 
 def _tls_context(ca_file: str) -> ssl.SSLContext:

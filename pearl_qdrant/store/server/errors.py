@@ -10,15 +10,16 @@ httpx errors.
 
 from __future__ import annotations
 
+import html
 import json
 import random
+import re
 import ssl
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
-from urllib.parse import quote
 
 import httpx
 import tenacity
@@ -27,6 +28,7 @@ from qdrant_client.common.client_exceptions import QdrantException, ResourceExha
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from pearl_qdrant.errors import (
+    AccessRefusedError,
     CollectionExistsError,
     CollectionNotFoundError,
     ShardUnavailableError,
@@ -150,33 +152,61 @@ CLIENT_ERRORS = (ApiException, QdrantException, GaveUpError, ValueError, Asserti
 
 _NOT_AN_INTEGER = "Retry-After header value is not a valid integer: "
 _SHOWN_CHARS = 300
+_READ_BYTES = 1 << 16  # of an answer that is not Qdrant's
 
 Redact = Callable[[str], str]  # removes the key from a text
 
 
-class RequestTooLargeError(StoreRejectedError):
-    """The request holds too many points, if it limits those, or else bytes for this server; a smaller one may pass."""
+class HangsError(httpx.ReadTimeout):
+    """A node accepts connections, and does not answer what takes it no work."""
 
-    def __init__(self, message: str, *, limits_points: bool) -> None:
+
+class RequestTooLargeError(StoreRejectedError):
+    """The request holds too many points, queries or operations, if it limits these, or else bytes; a smaller one may
+    pass, after `wait_s` seconds. If it limits a rate, it is more than is allowed in a minute.
+    """
+
+    def __init__(self, message: str, *, limits_items: bool, limits_rate: bool = False, wait_s: float = 0.0) -> None:
         super().__init__(message)
-        self.limits_points = limits_points
+        self.limits_items = limits_items
+        self.limits_rate = limits_rate
+        self.wait_s = wait_s
+
+
+class ExactRefusedError(StoreRejectedError):
+    """The collection's strict mode allows no exact counts."""
+
+
+class IndexMissingError(StoreRejectedError):
+    """The collection's strict mode allows no filter on a field without a payload index."""
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a retry can help: connection, timeout, 429, 5xx; never another 4xx, never a full disk."""
+    """Whether a retry can help: connection, timeout, 429, 5xx; never another 4xx, never a full disk, nor a request that
+    is larger than all that a limit of the rate allows.
+    """
     if isinstance(error, UnexpectedResponse):
         status = error.status_code or 0
         # With 408 Qdrant reports a time-out of its own.
-        return (status in (408, 429) or status >= 500) and not _is_disk_full(error)
+        return (status in (408, 429) or status >= 500) and not (_is_disk_full(error) or _NEVER_PASSES in error.content)
     if isinstance(error, ResponseHandlingException):
         return isinstance(error.source, httpx.TransportError) and not _is_permanent(error.source)
     return isinstance(error, ResourceExhaustedResponse) or _NOT_AN_INTEGER in str(error)
 
 
+_NEVER_PASSES = b"please try to split"  # what the server says of a request over all that it allows in a minute
+
+
+def is_rate_limited(error: BaseException) -> bool:
+    """Whether a limit of the rate refused a request; only the last form has no status: Retry-After is a date."""
+    is_429 = isinstance(error, UnexpectedResponse) and error.status_code == httpx.codes.TOO_MANY_REQUESTS
+    return is_429 or isinstance(error, ResourceExhaustedResponse) or _NOT_AN_INTEGER in str(error)
+
+
 def is_unreachable(error: BaseException) -> bool:
-    """Whether nothing accepts a connection at the URL."""
+    """Whether nothing accepts a connection at the URL, or what does so hangs."""
     return isinstance(error, ResponseHandlingException) and isinstance(
-        error.source, (httpx.ConnectError, httpx.ConnectTimeout)
+        error.source, (httpx.ConnectError, httpx.ConnectTimeout, HangsError)
     )
 
 
@@ -205,29 +235,10 @@ def retry_after_s(error: BaseException) -> float | None:
         return None
 
 
-def make_redactor(secret: str | None) -> Redact:
-    """Make a function that removes a key from a text: plain, and as quoted in a URL and in JSON. Call it before a text
-    is shortened: a part of the key would not be recognised.
-    """
-    if secret is None:
-        return str
-    forms = {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]}
-
-    def redact(text: str) -> str:
-        for form in sorted(forms, key=len, reverse=True):
-            text = text.replace(form, "***")
-        return text
-
-    return redact
-
-
 def translate(error: BaseException, *, url: str, collection: str | None, redact: Redact) -> StoreError:
     """Make our error for one of `CLIENT_ERRORS`, at a store with this URL, in a request of this collection."""
     if isinstance(error, GaveUpError):
-        last = describe(error.last, redact)
-        if is_shard_unreachable(error.last):
-            return ShardUnavailableError(url, collection, tries=error.tries, last=last)
-        return StoreUnavailableError(url, tries=error.tries, seconds=error.seconds, last=last)
+        return _gave_up(error, url, collection, describe(error.last, redact))
     source = error.source if isinstance(error, ResponseHandlingException) else error
     is_ours = isinstance(source, (httpx.TransportError, OSError, MemoryError))  # not a server's text about itself
     if is_ours and (lack := resource_error(source, f"Qdrant at {url} cannot be reached")) is not None:
@@ -245,23 +256,53 @@ def translate(error: BaseException, *, url: str, collection: str | None, redact:
             f"again."
         )
     status = error.status_code if isinstance(error, UnexpectedResponse) else None
-    limits_points = '"upsert limit"' in lower
-    if status == 413 or limits_points:
-        message = f"Qdrant at {url} refused a request as too large ({text})."
-        return RequestTooLargeError(message, limits_points=limits_points)
-    return StoreRejectedError(f"Qdrant at {url} refused a request ({text}).{_advice(error, status, lower, collection)}")
+    limits_rate = _NEVER_PASSES.decode() in lower
+    limits_items = limits_rate or '"upsert limit"' in lower or '"search batch limit"' in lower
+    if status == httpx.codes.REQUEST_ENTITY_TOO_LARGE or limits_items or "larger than allowed" in lower:
+        what, advice = "too large", "Raise that limit of the server, or of the proxy before it."
+        if limits_rate:
+            what, advice = "over its rate limit", f"You can {_RAISE_RATE}"
+        message = f"Qdrant at {url} refused a request as {what} ({text}). {advice}"
+        return RequestTooLargeError(message, limits_items=limits_items, limits_rate=limits_rate)
+    message = f"Qdrant at {url} refused a request ({text}).{_advice(error, status, lower, collection)}"
+    if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        return AccessRefusedError(message)
+    if "index required" in lower:
+        return IndexMissingError(message)
+    return ExactRefusedError(message) if "exact search disabled" in lower else StoreRejectedError(message)
+
+
+_RAISE_RATE = "raise read_rate_limit or write_rate_limit in the collection's strict_mode_config."
+
+
+def _gave_up(error: GaveUpError, url: str, collection: str | None, last: str) -> StoreError:
+    """Make our error for tries that all failed, the last one as described."""
+    if is_shard_unreachable(error.last):
+        return ShardUnavailableError(url, collection, tries=error.tries, last=last)
+    limits_rate, advice = is_rate_limited(error.last), "Start it with: docker compose up -d"
+    if limits_rate:
+        advice = f"Wait, or {_RAISE_RATE}"
+    elif isinstance(getattr(error.last, "source", None), HangsError):
+        advice = "Start it again with: docker compose restart"
+    return StoreUnavailableError(
+        url, tries=error.tries, seconds=error.seconds, last=last, limits_rate=limits_rate, advice=advice
+    )
 
 
 def _advice(error: BaseException, status: int | None, lower: str, collection: str | None) -> str:
     """Say what the user can do about a refused request: a sentence with a space before it, or nothing."""
     if status in (401, 403):
         return " Set QDRANT_API_KEY to a key that may do this."
-    if "index required" in lower:
+    if isinstance(error, UnexpectedResponse) and (status or 0) // 100 == 3:
+        return " Name the address that it redirects to as the store."
+    if "index required" in lower or "appropriate index" in lower:
         return (
-            " The server's strict mode refuses filters on fields without a payload index. Create the indexes with: "
+            " Filters and counts need payload indexes, and some are missing. Create them with: "
             f"pearl-qdrant collections finalize {collection}"
         )
-    if "limit exceeded" in lower or "limit reached" in lower or "disabled!" in lower:
+    if "exact search disabled" in lower:
+        return " Set search_allow_exact in strict_mode_config."
+    if "limit exceeded" in lower or "limit reached" in lower:
         return (
             " This is a limit of the server's strict mode: request fewer candidates, or raise it in strict_mode_config."
         )
@@ -309,17 +350,34 @@ def _server_message(error: BaseException, redact: Redact) -> str:
         try:
             text = str(json.loads(error.content)["status"]["error"])
         except (ValueError, LookupError, TypeError, RecursionError):
-            text = error.content.decode("utf-8", "replace")
+            text = _text_of(error, redact)
         return f"{error.status_code} {redact(error.reason_phrase)}: {_shorten(text, redact)}".rstrip(": ")
     if isinstance(error, ResponseHandlingException):
         return f"unexpected answer: {describe(error, redact)}"
     return _shorten(str(error), redact) or type(error).__name__
 
 
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+
+
+def _text_of(error: UnexpectedResponse, redact: Redact) -> str:
+    """What an answer that is not Qdrant's says: where it leads, the title of a page, or its text."""
+    if (target := error.headers.get("location")) and (error.status_code or 0) // 100 == 3:
+        return f"it redirects to {redact(target).partition('?')[0]}"
+    text = error.content[:_READ_BYTES].decode("utf-8", "replace")
+    if not text.lstrip().startswith("<"):
+        return text
+    title = _TITLE.search(text)
+    return html.unescape(title[1] if title else _TAG.sub(" ", text))
+
+
 def describe(error: BaseException, redact: Redact) -> str:
     """Describe a failed try in one line, without the key."""
     if isinstance(error, ResponseHandlingException):
         source = error.source
+        if isinstance(source, HangsError):
+            return f"{source} accepts connections, but answers nothing, as a process that hangs"
         if isinstance(source, httpx.TimeoutException):
             return f"timeout, {type(source).__name__}"
         if isinstance(source, ValidationError):  # its text shows parts of the server's answer

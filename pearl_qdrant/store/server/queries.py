@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -21,6 +23,7 @@ from pearl_qdrant.store.protocol import PointFilter
 from pearl_qdrant.store.schema import DENSE, FILTER_FIELD, LANGUAGE_FIELD, LEXICAL
 from pearl_qdrant.store.search import OVERSAMPLING, EnginePoint, NameQuery, n_candidates
 from pearl_qdrant.store.server.connection import Connection
+from pearl_qdrant.store.server.sizes import Learned
 
 N = TypeVar("N", int, float)
 T = TypeVar("T")
@@ -36,6 +39,9 @@ class Limits:
     values: int | None = None  # values of one condition
     ef: int | None = None  # candidates of a search in the graph
     oversampling: float | None = None  # of quantised vectors
+    reads: int | None = None  # in a minute; a batch of queries costs its queries
+    writes: int | None = None  # in a minute
+    allows_exact: bool | None = None  # counts and facets; None: yes
 
     @classmethod
     def of(cls, info: models.CollectionInfo) -> Limits:
@@ -50,6 +56,9 @@ class Limits:
             values=config.condition_max_size,
             ef=config.search_max_hnsw_ef,
             oversampling=config.search_max_oversampling,
+            reads=config.read_rate_limit,
+            writes=config.write_rate_limit,
+            allows_exact=False if config.search_allow_exact is False else None,
         )
 
     @property
@@ -71,6 +80,7 @@ def at_most(value: N, limit: N | None) -> N:
     return value if limit is None else min(value, limit)
 
 
+_MAX_QUERIES = 1000  # in one request; those who search keep to fewer
 _FULL_PRECISION = {"quantization": {"ignore": True}}  # for given points: compare vectors at full precision
 
 
@@ -93,6 +103,11 @@ class Answer(msgspec.Struct, Generic[T], gc=False):
 
 
 _read_answer = msgspec.json.Decoder(Answer[list[_QueryResult]]).decode
+
+
+def of_base(kb: str) -> models.FieldCondition:
+    """The condition that a point is of this base: points that another program wrote have none."""
+    return models.FieldCondition(key="kb", match=models.MatchValue(value=kb))
 
 
 def to_filter(point_filter: PointFilter | None) -> models.Filter | None:
@@ -123,21 +138,27 @@ def run_queries(
     *,
     query_filter: models.Filter | None,
     limits: Limits,
+    learned: Learned,
+    only_kb: str | None = None,
 ) -> Sequence[Sequence[EnginePoint]]:
-    """Run q queries by dense vector or by n-grams, in one request, or in several if strict mode requires it; q lists.
-    StoreError if the server does not answer, refuses a request, or sends an answer of another form.
+    """Run q queries by dense vector or by n-grams, in one request, or in several if the server requires it; q lists.
+    With `only_kb`, points of another program are not found. StoreError if the server does not answer, refuses a
+    request, or sends an answer of another form.
     """
-    wanted = _to_json(query_filter)
-    searches = [_search(query, wanted, limits) for query in queries]
-    answers: list[Sequence[EnginePoint]] = []
-    n_together = at_most(len(searches), limits.searches)
-    for start in range(0, len(searches), max(1, n_together)):
-        answers += _send(connection, collection, searches[start : start + n_together])
-    return answers
+    ours = [] if only_kb is None else [of_base(only_kb)]
+    is_filtered = query_filter is not None
+    wanted = _to_json(models.Filter(must=[*([query_filter] if query_filter else []), *ours]) if ours else query_filter)
+    searches = [
+        orjson.dumps(_search(query, wanted, limits, is_filtered=is_filtered), option=orjson.OPT_SERIALIZE_NUMPY)
+        for query in queries
+    ]
+    half_of_rate = None if limits.reads is None else max(1, limits.reads // 2)  # other reads have room beside them
+    sizes = learned.of("queries", max(1, at_most(at_most(_MAX_QUERIES, limits.searches), half_of_rate)))
+    return [*chain.from_iterable(sizes.send(searches, len, partial(_send, connection, collection)))]
 
 
-def _send(connection: Connection, collection: str, searches: Sequence[dict[str, Any]]) -> list[list[Hit]]:
-    body = orjson.dumps({"searches": searches}, option=orjson.OPT_SERIALIZE_NUMPY)
+def _send(connection: Connection, collection: str, searches: Sequence[bytes]) -> list[list[Hit]]:
+    body = b'{"searches":[%s]}' % b",".join(searches)
     path = "/collections/{name}/points/query/batch"
     return connection.call_rest(
         "POST", path, body, collection=collection, read=lambda content: _hits(content, len(searches))
@@ -167,13 +188,15 @@ def scroll(
     *,
     page: int,
     query_filter: models.Filter | None = None,
+    with_payload: bool = True,
     with_vectors: bool = False,
 ) -> Iterator[list[Row]]:
     """Yield all points that pass a filter, ordered by id, `page` in one request; raises as `run_queries`."""
-    request = {"limit": page, "filter": _to_json(query_filter), "with_vector": [DENSE] if with_vectors else False}
+    request: dict[str, Any] = {"limit": page, "filter": _to_json(query_filter), "with_payload": with_payload}
+    request["with_vector"] = [DENSE] if with_vectors else False
     offset: str | int | None = None
     while True:
-        body = orjson.dumps(request | {"offset": offset, "with_payload": True})
+        body = orjson.dumps(request | {"offset": offset})
         path = "/collections/{name}/points/scroll"
         page_read = connection.call_rest("POST", path, body, collection=collection, read=_read_page).result
         yield page_read.points
@@ -199,13 +222,13 @@ def retrieve(connection: Connection, collection: str, ids: Sequence[str], *, dim
     return connection.call_rest("POST", "/collections/{name}/points", body, collection=collection, read=read)
 
 
-def _search(query: NameQuery, wanted: dict[str, Any] | None, limits: Limits) -> dict[str, Any]:
+def _search(query: NameQuery, wanted: dict[str, Any] | None, limits: Limits, *, is_filtered: bool) -> dict[str, Any]:
     search: dict[str, Any] = {"limit": query.limit, "with_payload": query.has_payload}
     if query.vector is not None:
         # Quantised vectors only find candidates. Qdrant scores these with the full vectors only if requested; for
         # given points it compares the full vectors at once.
         oversampling = at_most(OVERSAMPLING, limits.oversampling)
-        ef = at_most(n_candidates(query, is_filtered=wanted is not None), limits.ef)
+        ef = at_most(n_candidates(query, is_filtered=is_filtered), limits.ef)
         rescore = {"hnsw_ef": ef, "quantization": {"rescore": True, "oversampling": oversampling}}
         params = rescore if query.ids is None else _FULL_PRECISION
         search |= {"query": np.ascontiguousarray(query.vector, dtype=np.float32), "using": DENSE, "params": params}

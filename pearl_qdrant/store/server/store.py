@@ -20,11 +20,12 @@ from qdrant_client import models
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreError
 from pearl_qdrant.settings import REQUEST_TIMEOUT_S, TESTED_SERVER, ServerAccess
 from pearl_qdrant.store.protocol import PLAIN, Check, Glance, Maker, Placement, Version, VersionMark, placement_of
-from pearl_qdrant.store.schema import DENSE, LEXICAL, Manifest
+from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, LEXICAL, Manifest
 from pearl_qdrant.store.search import EF_CONSTRUCT, FULL_SCAN_KB, M
-from pearl_qdrant.store.server.collection import LEDGER_SUFFIX, ServerCollection, ServerLedger, is_built
+from pearl_qdrant.store.server.collection import ServerCollection, is_built
 from pearl_qdrant.store.server.connection import Connection, parse_release
 from pearl_qdrant.store.server.errors import RetryPolicy
+from pearl_qdrant.store.server.ledger import LEDGER_SUFFIX, ServerLedger
 from pearl_qdrant.store.server.queries import Limits
 from pearl_qdrant.store.server.versions import (
     BEAT_S,
@@ -93,7 +94,7 @@ class ServerStore:
     def _glance(self, name: str) -> Glance | None:
         """Look at one collection; None if it was deleted meanwhile."""
         try:
-            _, info = find_current(self._connection, name)
+            info = find_current(self._connection, name).info
         except CollectionNotFoundError:
             return None
         metadata = info.config.metadata or {}
@@ -102,7 +103,8 @@ class ServerStore:
         except ManifestError as error:
             return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in metadata)
         has_graph = is_built(info, n_vectors=manifest.names, dim=manifest.dim)
-        return Glance(name, manifest, has_graph)
+        missing = tuple(field for field in INDEXED_FIELDS if field not in info.payload_schema)
+        return Glance(name, manifest, has_graph, missing_indexes=missing)
 
     def versions(self, name: str) -> list[Version]:
         found = [version for one, version in map(split_name, self._connection.collections()) if one == name]
@@ -166,12 +168,13 @@ class ServerStore:
     def open(self, name: str, *, version: str | None = None, read_only: bool = False) -> ServerCollection:
         """Open a collection; see `protocol.Store.open`. The key decides whether it can be written."""
         if version is not None:
-            info = self._connection.info(physical_name(name, version))
-            return self._open(name, version, info, is_hidden=True)
-        return self._open(name, *find_current(self._connection, name))
+            physical = physical_name(name, version)
+            return self._open(name, self._connection.info(physical), physical, is_hidden=True)
+        _, info, physical = find_current(self._connection, name)
+        return self._open(name, info, physical)
 
     def _open(
-        self, name: str, version: str, info: models.CollectionInfo, *, is_hidden: bool = False
+        self, name: str, info: models.CollectionInfo, physical: str, *, is_hidden: bool = False
     ) -> ServerCollection:
         """Open a version of a collection, of which the server says this; ManifestError if it is not ours."""
         manifest = parse_manifest(info.config.metadata, name)
@@ -188,20 +191,19 @@ class ServerStore:
             name,
             manifest,
             limits=Limits.of(info),
-            version=version,
+            physical=physical,
             is_hidden=is_hidden,
         )
 
     @contextmanager
     def moving(self, name: str, *, wait_s: float) -> Iterator[ServerCollection]:
-        version = find_current(self._connection, name)[0]
-        physical = physical_name(name, version)
+        physical = find_current(self._connection, name).physical
         self._refuse_other_mover(name, physical, wait_s)
         hold = Hold(lambda mark: self._set(physical, {MOVING_KEY: mark}))
         self._holds[name] = hold
         try:
             with hold:
-                yield self._open(name, version, self._connection.info(physical), is_hidden=True)
+                yield self._open(name, self._connection.info(physical), physical, is_hidden=True)
         finally:
             del self._holds[name]
 
@@ -264,7 +266,7 @@ class ServerStore:
 
     def _current(self, name: str) -> str | None:
         with suppress(CollectionNotFoundError):
-            return find_current(self._connection, name, gap_s=0)[0]
+            return find_current(self._connection, name, gap_s=0).version
         return None
 
     def _point_alias(self, name: str, version: str, *, exists: bool) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import msgspec
@@ -24,11 +25,11 @@ from pearl_qdrant.store.schema import DENSE, LEXICAL, NamePoint, check_vectors, 
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import RequestTooLargeError
 from pearl_qdrant.store.server.queries import Answer, Limits, at_most
+from pearl_qdrant.store.server.sizes import Learned, Sizes
 
-_IN_FLIGHT = 4  # requests, each of at most `MAX_BATCH_BYTES`
+_IN_FLIGHT = 4  # requests, each of at most `sizes.MAX_BYTES`
 
 MAX_BATCH_POINTS = 256  # Qdrant recommends 64 to 256 points in a request
-MAX_BATCH_BYTES = 8 * 1024 * 1024  # a quarter of the server's default limit of 32 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +63,6 @@ def check_points(
     return list(checked.values())
 
 
-def cut_batches(points: Sequence[CheckedPoint], *, max_points: int, max_bytes: int) -> Iterator[list[CheckedPoint]]:
-    """Cut points into batches within both limits; a point over `max_bytes` is a batch alone."""
-    batch: list[CheckedPoint] = []
-    size = 0
-    for point in points:
-        if batch and (len(batch) == max_points or size + len(point.data) > max_bytes):
-            yield batch
-            batch, size = [], 0
-        batch.append(point)
-        size += len(point.data) + 1  # the comma
-    if batch:
-        yield batch
-
-
 def join(points: Sequence[CheckedPoint], field: str) -> bytes:
     """Make the body of a request that holds these points in one field."""
     return b'{"%s":[' % field.encode() + b",".join(point.data for point in points) + b"]}"
@@ -100,49 +87,61 @@ _read_answer = msgspec.json.Decoder(Answer[Any]).decode
 
 
 class Uploader:
-    """Sends batches to one collection, and halves those that the server finds too large. Thread-safe."""
+    """Sends batches to one collection, in halves where the server finds them too large. Thread-safe."""
 
-    def __init__(self, connection: Connection, collection: str, limits: Limits) -> None:
-        self.max_points = at_most(MAX_BATCH_POINTS, limits.upsert)  # one of both shrinks when a batch is refused
-        self.max_bytes = MAX_BATCH_BYTES
+    def __init__(self, connection: Connection, collection: str, limits: Limits, learned: Learned) -> None:
+        most = at_most(MAX_BATCH_POINTS, limits.upsert)
+        self._points = learned.of("points", at_most(most, limits.writes))
+        # The server applies operations one by one, and refuses the rest of them where too few writes are left.
+        few = None if limits.writes is None else max(1, limits.writes // 2)
+        self._operations = learned.of("operations", at_most(most, few))
         self.cancelled = threading.Event()  # once set, stops retries
         self._connection = connection
         self._collection = collection
 
     def batches(self, points: Sequence[CheckedPoint]) -> Iterator[list[CheckedPoint]]:
-        return cut_batches(points, max_points=self.max_points, max_bytes=self.max_bytes)
+        return self._points.cut(points, _size)
 
     def send(self, batch: Sequence[CheckedPoint]) -> None:
         """Store a batch; returns when the server has applied it. Raises StoreError."""
-        self._send(batch, "PUT", "/collections/{name}/points?wait=true", "points")
+        self._send(self._points, batch, partial(self._request, "PUT", "/collections/{name}/points?wait=true", "points"))
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
         """Replace everything but the vectors of points; returns when the server has applied it. Raises as `send`."""
-        for batch in self.batches([_checked(point, None) for point in points]):
-            self._send(batch, "POST", "/collections/{name}/points/batch?wait=true", "operations")
+        path = "/collections/{name}/points/batch?wait=true"
+        checked = [_checked(point, None) for point in points]
+        self._send(self._operations, checked, partial(self._request, "POST", path, "operations"))
 
-    def _send(self, batch: Sequence[CheckedPoint], method: str, path: str, field: str) -> None:
-        """Send a batch as one field of a request, or of several if the server finds it too large."""
-        # A limit may have shrunk after this batch was cut, when the server refused this or another one.
-        parts = list(self.batches(batch))
-        if len(parts) > 1:
-            for part in parts:
-                self._send(part, method, path, field)
-            return
-        body, name, cancelled = join(batch, field), self._collection, self.cancelled
+    def _send(
+        self, sizes: Sizes, batch: Sequence[CheckedPoint], request: Callable[[Sequence[CheckedPoint]], object]
+    ) -> None:
+        for _ in sizes.send(batch, _size, request, wait=self.cancelled.wait):
+            pass
+
+    def _request(self, method: str, path: str, field: str, batch: Sequence[CheckedPoint]) -> object:
+        """Send a batch as one field of a request."""
+        body = join(batch, field)
         try:
-            self._connection.call_rest(method, path, body, collection=name, read=_read_answer, cancelled=cancelled)
+            return self._connection.call_rest(
+                method,
+                path,
+                body,
+                collection=self._collection,
+                read=_read_answer,
+                cancelled=self.cancelled,
+                is_series=field == "operations" and len(batch) > 1,
+            )
         except RequestTooLargeError as error:
-            if len(batch) == 1:
-                raise StoreRejectedError(
-                    f"The point of {batch[0].label} alone is too large for the server ({len(body):,} bytes): "
-                    f"{error} Shorten its payload, or raise the server's request limit."
-                ) from error
-            if error.limits_points:
-                self.max_points = min(self.max_points, (len(batch) + 1) // 2)
-            else:
-                self.max_bytes = min(self.max_bytes, sum(len(point.data) for point in batch) // 2)
-            self._send(batch, method, path, field)
+            if len(batch) > 1:
+                raise
+            raise StoreRejectedError(
+                f"The point of {batch[0].label} alone is too large for the server ({len(body):,} bytes): "
+                f"{error} Shorten its payload, or raise the server's request limit."
+            ) from error
+
+
+def _size(point: CheckedPoint) -> int:
+    return len(point.data)
 
 
 @final
@@ -157,11 +156,12 @@ class ServerWriter:
         collection: str,
         limits: Limits,
         *,
+        learned: Learned,
         dim: int,
         confirm: Callable[[], None] = lambda: None,
     ) -> None:
         self._confirm = confirm
-        self._uploader = Uploader(connection, collection, limits)
+        self._uploader = Uploader(connection, collection, limits, learned)
         self._guard = connection.guard
         self._name = collection
         self._dim = dim

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import ValidationError
@@ -29,6 +29,7 @@ from pearl_qdrant.errors import (
     ManifestError,
     NoCurrentVersionError,
     StoreError,
+    StoreRejectedError,
 )
 from pearl_qdrant.store.protocol import PLAIN, VersionMark
 from pearl_qdrant.store.schema import Checkpoint, Manifest
@@ -92,8 +93,16 @@ def read_mark(metadata: Mapping[str, Any] | None, name: str) -> VersionMark:
         return VersionMark(collection=name, is_damaged=True)
 
 
-def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> tuple[str, models.CollectionInfo]:
-    """Find the id of the current version of a collection, and what the server says of it; one request, or two.
+class Current(NamedTuple):
+    """The id of the current version of a collection, what the server says of it, and its name on the server."""
+
+    version: str
+    info: models.CollectionInfo
+    physical: str
+
+
+def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) -> Current:
+    """Find what is behind the name of a collection, or behind an alias of the user's; one request, or a few.
 
     Where there are versions but none is current, it looks again for `gap_s`.
 
@@ -104,11 +113,12 @@ def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) ->
     deadline = None
     while True:
         try:
-            info = _get(connection, name, PLAIN)
+            base, info = _behind_alias(connection, name)
             metadata = info.config.metadata or {}
             if version := metadata.get(POINTER_KEY):
-                return version, _get_named(connection, name, str(version))
-            return _existing(connection, name, read_mark(metadata, name).id), info
+                return Current(version, _get_named(connection, base, str(version)), physical_name(base, version))
+            version = _existing(connection, base, read_mark(metadata, name).id)
+            return Current(version, info, physical_name(base, version))
         except NoCurrentVersionError:
             raise
         except CollectionNotFoundError as error:
@@ -121,6 +131,24 @@ def find_current(connection: Connection, name: str, *, gap_s: float = _GAP_S) ->
                     raise NoCurrentVersionError(name, complete) from error
                 raise
         time.sleep(POLL_S)
+
+
+def _behind_alias(connection: Connection, name: str) -> tuple[str, models.CollectionInfo]:
+    """The collection that a name means, and what the server says of it: another one for an alias of the user's, which
+    may lead elsewhere at any time. A key that may not list aliases takes the name as it is.
+    """
+    info = _get(connection, name, PLAIN)
+    manifest = (info.config.metadata or {}).get(MANIFEST_KEY)
+    if not isinstance(manifest, dict) or manifest.get("collection") in (None, name):
+        return name, info
+    try:
+        aliases = connection.call(connection.client.get_aliases).aliases
+    except StoreRejectedError:
+        return name, info
+    for one in aliases:
+        if one.alias_name == name:
+            return one.collection_name, _get(connection, one.collection_name, PLAIN)
+    return name, info  # a copy that was restored under another name
 
 
 def _complete_versions(connection: Connection, name: str, physical: Sequence[str]) -> list[str]:
@@ -163,12 +191,14 @@ def _get(connection: Connection, name: str, version: str) -> models.CollectionIn
     return connection.info(physical_name(name, version))
 
 
-def confirm_write(connection: Connection, name: str, version: str) -> None:
-    """Wait until a write to a version is sure to count; CollectionMovedError if another version is current now."""
+def confirm_write(connection: Connection, name: str, physical: str) -> None:
+    """Wait until a write to a version, by the server's name, is sure to count; CollectionMovedError if another one is
+    current now.
+    """
     seen, since = None, time.monotonic()
     while True:
-        current, info = find_current(connection, name)
-        if current != version:
+        _, info, current = find_current(connection, name)
+        if current != physical:
             raise CollectionMovedError(name)
         moving = (info.config.metadata or {}).get(MOVING_KEY)
         if not moving:
