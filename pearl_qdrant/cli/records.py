@@ -28,12 +28,8 @@ _MARKED = re.compile(r"`([^`]+)`")
 class _Named(click.Choice[str]):
     """A choice among the library's names, which may be typed with dashes."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._of = {name.replace("_", "-"): name for name in names}
-        super().__init__(list(self._of))
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if value in self._of.values() else self._of[super().convert(value, param, ctx)]
+        return super().convert(value.replace("-", "_") if isinstance(value, str) else value, param, ctx)
 
 
 def options_of(record: type[Any], names: str, /, **flags: str) -> Callable[[F], F]:
