@@ -11,9 +11,10 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from pearl_qdrant.cli.shared import attribute_texts, counting_bar, device_option, needs_extra
+from pearl_qdrant.cli.shared import attribute_texts, device_option, needs_extra
 from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import OptionError
+from pearl_qdrant.progress import counting_bar
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from training.options import Hint, Paths, TrainingEvents, Within, hints_of
 
