@@ -36,8 +36,9 @@ def printed(store: str) -> list[str]:
     output = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
         patch.chdir(ROOT)
+        patch.setenv("PEARL_QDRANT_STORE", store)
         for example in examples:
-            exec(compile(example.replace('"demo-store"', repr(store)), "README.md", "exec"), {})
+            exec(compile(example, "README.md", "exec"), {})
     return output.getvalue().splitlines()
 
 
