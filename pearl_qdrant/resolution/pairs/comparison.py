@@ -20,20 +20,19 @@ import numpy.typing as npt
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, score_pairs, top_weighted_features
+from pearl_qdrant.lexical.words import LEGAL_FORMS, without_legal_forms
 from pearl_qdrant.linking.ranking.model import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
     FROM_SCORES,
-    LEGAL_FORMS,
     Form,
     WordVectors,
     encode_mapped,
     form_of,
     replaced_words,
     string_pair,
-    without_legal_forms,
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
 from pearl_qdrant.resolution.pairs.same_words import Slots, person_words, sameness

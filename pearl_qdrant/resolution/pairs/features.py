@@ -25,7 +25,7 @@ from rapidfuzz.distance import OSA
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.words import variant_word
+from pearl_qdrant.lexical.words import LEGAL_FORMS, variant_word
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
@@ -223,18 +223,6 @@ def _has_initials(short: Sequence[str], long: Sequence[str]) -> bool:
             return False
         n_initials += 1
     return 0 < n_initials < len(short)
-
-
-def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
-    """Words without the legal forms at their end, unless nothing else is left: `Acme Robotics Pty Ltd`."""
-    n = next((i for i in range(len(words), 0, -1) if words[i - 1] not in LEGAL_FORMS), len(words))
-    return words[:n]
-
-
-LEGAL_FORMS = frozenset(
-    "inc incorporated corp corporation co company ltd limited llc llp lp plc gmbh ag kg kgaa se sa sas sarl srl spa nv "
-    "bv ab as asa oy oyj aps pty pvt kk aktiengesellschaft ltda sro doo".split()
-)
 
 
 def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:
