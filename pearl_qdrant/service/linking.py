@@ -119,7 +119,9 @@ def _check_places(spans: Sequence[Span], length: int, unit: str = "characters") 
             )
 
 
-_AssertionName = Annotated[Assertion, BeforeValidator(lambda one: one.replace("-", "_") if isinstance(one, str) else one)]
+_AssertionName = Annotated[
+    Assertion, BeforeValidator(lambda one: one.replace("-", "_") if isinstance(one, str) else one)
+]
 """An assertion, with a dash too."""
 
 

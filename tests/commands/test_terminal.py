@@ -123,7 +123,9 @@ def test_a_progress_bar_still_moves() -> None:
 def test_a_progress_bar_is_shown_where_the_terminal_has_no_columns() -> None:
     """Terminals of editors and containers say that they have 0 columns and rows; the bar is shown in 80."""
     pty = pytest.importorskip("pty")
-    code = "from pearl_qdrant.progress import counting_bar\nwith counting_bar('encode', ' names', 2) as bar: bar.update(2)"
+    code = (
+        "from pearl_qdrant.progress import counting_bar\nwith counting_bar('encode', ' names', 2) as bar: bar.update(2)"
+    )
     own, other = pty.openpty()  # has no size until one is set
     try:
         subprocess.run([sys.executable, "-c", code], stderr=other, check=True)

@@ -8,7 +8,7 @@ that are merged stay so, but for `FEW` in a hundred.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -115,7 +115,9 @@ def answers(base: Sequence[Entity], mentions: Sequence[str], encoder: Encoder) -
             "link": {one.mention: one.entity_id for one in linker.link_batch(mentions)},
             "link_document": {one.text: one.link.entity_id for one in linker.link_document(text, spans)},
             "link_column": dict(
-                zip(mentions, link_column(pd.DataFrame({"x": mentions}), "x", linker=linker)["x_entity_id"], strict=True)
+                zip(
+                    mentions, link_column(pd.DataFrame({"x": mentions}), "x", linker=linker)["x_entity_id"], strict=True
+                )
             ),
         }
         for is_document in (False, True):

@@ -200,12 +200,15 @@ def american(shipped: Encoder) -> Iterator[EntityLinker]:
     "text, wanted",
     [
         ("TWILIO was there.", {"TWILIO": "Twilio Inc."}),
-        ("Twilio, Siemens and SIEMENS.", dict(Twilio="Twilio Inc.", Siemens="Siemens AG", SIEMENS="Siemens AG")),
+        ("Twilio, Siemens and SIEMENS.", {"Twilio": "Twilio Inc.", "Siemens": "Siemens AG", "SIEMENS": "Siemens AG"}),
         ("Acme bought Apple.", {"Acme": "Acme Corporation", "Apple": "Apple Inc."}),
         ("The next day an apple fell. Next we ate apple pie.", {}),
         ("He has haematuria and haemoptysis.", {"haematuria": "hematuria", "haemoptysis": "hemoptysis"}),
         ("Anaemia, tumour of the oesophagus.", {"Anaemia": "anemia", "tumour": "tumor", "oesophagus": "esophagus"}),
-        ("paediatrics: leukaemia, diarrhoea", dict(paediatrics="pediatrics", leukaemia="leukemia", diarrhoea="diarrhea")),
+        (
+            "paediatrics: leukaemia, diarrhoea",
+            {"paediatrics": "pediatrics", "leukaemia": "leukemia", "diarrhoea": "diarrhea"},
+        ),
     ],
 )
 def test_names_without_their_legal_form_and_in_british_spelling(

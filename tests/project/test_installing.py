@@ -121,7 +121,9 @@ def test_what_readme_writes_into_the_clone_is_ignored(tmp_path: Path) -> None:
     for name in written:
         (tmp_path / name).mkdir()
         (tmp_path / name / "graph.json").touch()
-    shown = subprocess.run(["git", "-C", str(tmp_path), "status", "--short"], capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["git", "-C", str(tmp_path), "status", "--short"], capture_output=True, text=True, check=True
+    )
     assert shown.stdout == "?? .gitignore\n"
 
 

@@ -18,7 +18,6 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.documents import features
 from pearl_qdrant.linking.documents.model import (
-    COLUMN,
     FEATURES,
     DocumentMention,
     DocumentModel,

@@ -274,7 +274,7 @@ SLACK = 2.0
 
 
 def keep_own_name(mention: DocumentMention, model: DocumentModel) -> None:
-    """Set the features `rules` of a mention that is a name of the base, so that the entities with this name are together
+    """Set the features `rules` of a mention that is a name of the base, so that the entities of this name are together
     as probable as alone, unless the words around speak against them. Called after any other feature has changed.
     """
     if not mention.own:
