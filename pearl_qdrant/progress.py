@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-_SIZE = 80, 24  # columns and rows of a terminal that says it has none, as some of editors and of containers do
+_COLUMNS, _ROWS = 80, 24  # of a terminal that says it has none, as some of editors and of containers do
 
 
 def counting_bar(
@@ -21,11 +21,17 @@ def counting_bar(
         is_known = os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (OSError, ValueError):  # no terminal, or closed
         is_known = True
-    ncols, nrows = (None, None) if is_known else _SIZE
     return tqdm(
-        desc=doing, total=total, initial=initial, unit=unit, unit_scale=True, disable=disable,
-        dynamic_ncols=is_known, ncols=ncols, nrows=nrows,
-    )  # fmt: skip
+        desc=doing,
+        total=total,
+        initial=initial,
+        unit=unit,
+        unit_scale=True,
+        disable=disable,
+        dynamic_ncols=is_known,
+        ncols=None if is_known else _COLUMNS,
+        nrows=None if is_known else _ROWS,
+    )
 
 
 def skip_stored(bar: Any, n: int) -> None:

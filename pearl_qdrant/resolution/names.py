@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -125,7 +125,9 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
         raise FormatError(name, number, f"not JSON ({error})") from error
     if not isinstance(record, dict):
         raise FormatError(name, number, "not a JSON object")
-    values = [next((record[column] for column in known if not is_null(record.get(column))), None) for known in _COLUMNS]
+    values: list[Any] = [
+        next((record[column] for column in known if not is_null(record.get(column))), None) for known in _COLUMNS
+    ]
     if values[0] is None:
         raise FormatError(name, number, f"no field with a name; it is one of: {', '.join(NAME_COLUMNS)}")
     return NameRecord(*values)

@@ -22,7 +22,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.resolution import NameRecord, resolve
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample_base.tsv"
-EVERY, OTHERS = 11, 5  # which entities of the sample base are the base; and which of the rest are unrelated ones
+EVERY, OTHERS = 23, 9  # which entities of the sample base are the base; and which of the rest are unrelated ones
 SHORTEST = 4  # letters of a mention: shorter ones are acronyms of much else
 
 FEW = 0.03
@@ -44,7 +44,7 @@ def _with_period(name: str) -> str:
 
 
 def _prefixed(base: Sequence[Entity]) -> list[Entity]:
-    return [replace(one, id=f"changed-{one.id}") for one in base]
+    return [replace(one, entity_id=f"changed-{one.entity_id}") for one in base]
 
 
 CHANGES: dict[str, Callable[[Sequence[Entity]], list[Entity]]] = {
@@ -92,7 +92,7 @@ def mentions() -> dict[str, str]:
     for one in _base():
         for name in one.names():
             if owners[spelling_key(fold_name(name))] == 1 and len(fold_name(name)) >= SHORTEST:
-                found[name] = one.id
+                found[name] = one.entity_id
     return found
 
 

@@ -106,7 +106,7 @@ def test_unknown_and_coarser_types_do_not_separate() -> None:
 @pytest.mark.parametrize("null", [None, float("nan")], ids=str)
 def test_null_cells_are_no_type_and_no_name(null: Any) -> None:
     """Names from rows of a table may have null cells beside them; a name that is null itself is left out."""
-    rows = [("Lund", null), ("Lund", "city"), (null, "city"), (2023, null)]
+    rows: list[tuple[Any, Any]] = [("Lund", null), ("Lund", "city"), (null, "city"), (2023, null)]
     found = resolved(*(NameRecord(*row) for row in rows), null)
     assert {(one.name, one.type) for one in found.names} == {("Lund", ""), ("Lund", "city"), ("2023", "")}
     assert found.node(NameRecord("Lund", null)) == found.node("Lund", "city")
