@@ -28,6 +28,11 @@ SHORTEST = 4  # letters of a mention: shorter ones are acronyms of much else
 FEW = 0.03
 """Share of merged pairs that a change may part."""
 
+MORE = {"upper case": 0.1, "no types": 0.1}
+"""Changes that part more: a list in capitals does not show which names are acronyms (`NASDAQ`, `Nasdaq Stock Market`);
+that `Washington` is a person in this list, and `RSA` a country, is said by types alone.
+"""
+
 
 def _renamed(rename: Callable[[str], str]) -> Callable[[Sequence[Entity]], list[Entity]]:
     return lambda base: [
@@ -154,11 +159,11 @@ def test_exact_names_stay_linked(change: str, before: Answers, mentions: dict[st
     after = answers(CHANGES[change](_base()), list(mentions), shipped)
     for call, of_call in before.items():
         lost = {name: after[call][name] for name, key in of_call.items() if key == mentions[name] != after[call][name]}
-        assert lost == EXCEPTIONS.get((change, call), {}), call
+        assert set(lost) <= EXCEPTIONS.get(change, set()), (call, lost)
 
 
-EXCEPTIONS: dict[tuple[str, str], dict[str, str | None]] = {}
-"""What is lost by a change in a call, and why."""
+EXCEPTIONS = {"periods": {"1,000,000", "1000000"}}
+"""What a change loses: a number alone is linked only to an entity of that very name, and `1000000.` is another one."""
 
 
 def merged_pairs(records: Sequence[NameRecord], encoder: Encoder, names: Sequence[str]) -> set[tuple[str, str]]:
@@ -174,7 +179,7 @@ LISTS: dict[str, Callable[[list[NameRecord]], list[NameRecord]]] = {
     "periods": lambda records: [replace(one, name=_with_period(one.name)) for one in records],
     "upper case": lambda records: [replace(one, name=one.name.upper()) for one in records],
     "no types": lambda records: [replace(one, type="") for one in records],
-    "sources": lambda records: [replace(one, source=f"document {i}") for i, one in enumerate(records)],
+    "one source": lambda records: [replace(one, source="a document") for one in records],
     "unrelated": lambda records: [*records, *_records(_unrelated())],
 }
 
@@ -202,4 +207,4 @@ def test_merges_stay(change: str, merged: set[tuple[str, str]], shipped: Encoder
         return
     after = merged_pairs(LISTS[change](records), shipped, names)
     assert len(merged) > 30
-    assert len(merged - after) <= FEW * len(merged), sorted(merged - after)
+    assert len(merged - after) <= MORE.get(change, FEW) * len(merged), sorted(merged - after)

@@ -123,15 +123,17 @@ class NameCase:
     typed: Writing = Writing.PROPER
     has_case: bool = True  # whether some names have capitals and others small letters
     is_capitals: bool = False  # whether nearly all names are in capitals
+    has_periods: bool = False  # whether most names end with a period, which a text has not
 
     @classmethod
     def of_points(cls, points: Iterable[NamePoint]) -> NameCase:
         """Measure a sample of names."""
         by_type: Mapping[str, _Counts] = defaultdict(_Counts)
         everything = _Counts()
-        n_lower = n_upper = n_names = 0
+        n_lower = n_upper = n_names = n_periods = 0
         for point in points:
             n_names += 1
+            n_periods += point.name.endswith(".")
             n_lower += point.name != point.name.upper()
             n_upper += point.name != point.name.lower()
             if point.is_canonical and PROPER_TYPES.isdisjoint(point.types):
@@ -144,7 +146,8 @@ class NameCase:
             if counts.names >= _LEAST
         }
         untyped, typed = (everything.writing(has_case=has_case, has_type=has_type) for has_type in (False, True))
-        return cls(of_type, untyped, typed, has_case, is_capitals=n_names > n_lower < 0.05 * n_names)
+        is_capitals = n_names > n_lower < 0.05 * n_names
+        return cls(of_type, untyped, typed, has_case, is_capitals=is_capitals, has_periods=2 * n_periods > n_names)
 
     def writing_of(self, candidate: Candidate) -> Writing:
         """How the name of a candidate is written."""

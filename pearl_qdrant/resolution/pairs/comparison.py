@@ -29,6 +29,7 @@ from pearl_qdrant.resolution.pairs.features import (
     FROM_SCORES,
     Form,
     WordVectors,
+    as_words,
     encode_mapped,
     form_of,
     replaced_words,
@@ -69,7 +70,7 @@ class Comparison:
         self.forms = forms
         self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
-        self._vectors, self._types = encode_mapped(self._names, encoder)
+        self._vectors, self._types = encode_mapped(as_words(self._names), encoder)
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
         cosines = self._nearest.cosines[:, CROWD]
         self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)

@@ -25,7 +25,7 @@ from rapidfuzz.distance import OSA
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.words import LEGAL_FORMS, variant_word
+from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS, variant_word
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
@@ -102,6 +102,24 @@ def encode_mapped(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, Ha
         if types is not None and encoded.type_probabilities is not None:
             types[part] = encoded.type_probabilities.reshape(len(encoded.vectors), -1, len(ENTITY_TYPES)).sum(axis=1)
     return vectors, types
+
+
+CAPITALS, SHORT_WORD = 0.95, 3
+"""Share of the names of a list in capitals from which capitals say nothing, and letters of words that keep them."""
+
+
+def as_words(names: Sequence[str]) -> Sequence[str]:
+    """Names as they are encoded: those of a list in capitals as any other list writes them, `BANK OF ALDER` as `Bank of
+    Alder`. Short words may be acronyms, and stay.
+    """
+    if sum(name.isupper() for name in names) < CAPITALS * sum(name != name.lower() for name in names) or not names:
+        return names
+    return [" ".join(map(_as_word, name.split())) for name in names]
+
+
+def _as_word(word: str) -> str:
+    lowered = word.lower()
+    return lowered if lowered in SMALL_WORDS else word if len(word) <= SHORT_WORD else word.capitalize()
 
 
 FloatArray = npt.NDArray[np.float64]
