@@ -104,15 +104,17 @@ def encode_mapped(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, Ha
     return vectors, types
 
 
-CAPITALS, SHORT_WORD = 0.95, 3
-"""Share of the names of a list in capitals from which capitals say nothing, and letters of words that keep them."""
+CAPITALS, LEAST_NAMES, SHORT_WORD = 0.95, 20, 3
+"""Share and number of the names in capitals from which capitals say nothing; letters of words that keep them."""
 
 
 def as_words(names: Sequence[str]) -> Sequence[str]:
     """Names as they are encoded: those of a list in capitals as any other list writes them, `BANK OF ALDER` as `Bank of
     Alder`. Short words may be acronyms, and stay.
     """
-    if sum(name.isupper() for name in names) < CAPITALS * sum(name != name.lower() for name in names) or not names:
+    n_capitals = sum(name.isupper() for name in names)
+    n_letters = sum(name.lower() != name.upper() for name in names)
+    if n_capitals < max(LEAST_NAMES, CAPITALS * n_letters):
         return names
     return [" ".join(map(_as_word, name.split())) for name in names]
 
