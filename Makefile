@@ -10,14 +10,15 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 
 BIN := $(VENV)/bin
-# Python compiles a module when it is first imported; to compile all of them takes longer than to install them.
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet $(PIP_FLAGS) -c constraints.txt
+# Python compiles a module when it is first imported; to compile all of them takes longer than to install them. A person
+# sees what pip does; the log of continuous integration is for what fails.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile $(if $(CI),--quiet) $(PIP_FLAGS) -c constraints.txt
 
 .PHONY: help demo test test-slow test-all check docs bench soak clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   install, load a sample base into ./demo-store, link mentions"
+	@echo "make demo   install, load a sample base into the collection demo, link mentions"
 	@echo "make test   install what the tests need (torch among it) and run them"
 	@echo "make test-slow  the tests that make test leaves out: several seconds each"
 	@echo "make test-all   both in one run, as continuous integration does"
@@ -25,10 +26,10 @@ help:
 	@echo "make docs   the documentation site, into site/"
 	@echo "make bench  the benchmarks of benchmarks/"
 	@echo "make soak   100 loads killed at random, resumed and compared; up to 20 minutes on two cores (Linux)"
-	@echo "make clean  remove the environment, the demo store and all caches"
+	@echo "make clean  remove the environment and all caches"
 
 demo: $(VENV)/.installed
-	$(BIN)/pearl-qdrant demo --store demo-store
+	$(BIN)/pearl-qdrant demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -55,7 +56,7 @@ soak: $(VENV)/.installed-dev
 	PYTHONPATH=tests/support:tests/doubles $(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
 
 clean:
-	rm -rf $(VENV) demo-store build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find pearl_qdrant ingest training tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian splits ensurepip off into python3-venv; without it `venv` leaves half an environment behind.

@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import click
@@ -229,7 +229,7 @@ SETTINGS: dict[str, frozenset[str]] = {
 NEGATIVE = frozenset(("part_of_nil", "learned_nil"))
 """Features that lower a logit."""
 
-UNSIGNED = frozenset(("bias", "exact_name", "popular_name"))
+UNSIGNED = frozenset(("bias", "exact_name"))
 """Features of the decision that may raise or lower it."""
 
 
@@ -238,8 +238,10 @@ def set_all(
     scored: dict[str, ScoredMention],
     model: DocumentModel,
     without: frozenset[str] = frozenset(),
+    *,
+    is_fit: bool = False,
 ) -> None:
-    """Set the features of all mentions."""
+    """Set the features of all mentions. A fit does not see that exact names are kept as sure as alone."""
     for document in documents:
         words = Words(document.text)
         document.mentions = [
@@ -252,6 +254,8 @@ def set_all(
             )
             for span in document.spans
         ]
+        for mention in document.mentions if is_fit else ():
+            mention.own = ()
         own = without if is_coherent(document.mentions) else without | {"coherence"}
         set_features(document.mentions, model, compare=document.compare, without=own)
 
@@ -347,7 +351,7 @@ def fit(
         np.array([{"names": 1.0, "rules": 1.0, "exact_name": 3.0}.get(name, 0.0) for name in NIL_FEATURES]),
     )
     for _ in range(ROUNDS):
-        set_all(documents, scored, model, without)
+        set_all(documents, scored, model, without, is_fit=True)
         model = DocumentModel(fit_features(documents, model.features, without), fit_decision(documents))
     return model
 
@@ -422,6 +426,10 @@ def main(
             fitted[setting] = _rounded(model)
             set_all(develop, scored, model, without)
             shares[setting] = report(setting, develop, model)
+        # These decide where something was learned of a mention, with the coefficients of both.
+        for_learned = cast("dict[str, dict[str, dict[str, float]]]", fitted)
+        for one in ("bias", "names", "exact_name"):
+            for_learned["no_coherence"]["decision"][one] = for_learned["no_coherence_learned"]["decision"][one]
         click.echo(json.dumps(fitted))
     of_sentences = {corpus for task in TASKS.values() if task.is_of_sentences for corpus in task.develop}
     rows = [

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from pearl_qdrant.encoder.runtime.torch_runtime import new_type_head
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
+from pearl_qdrant.progress import counting_bar
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from training.evaluation.tasks.classification import TypeScores, score_predictions
 from training.examples.example import TEST_SPLITS, Example, as_noun_phrase, count_labels, name_key, split_of
@@ -102,7 +102,7 @@ _CHUNK = 2048  # names between two updates of the progress bar
 def _vectors(base: BaseModel, examples: Sequence[Example]) -> Tensor:
     """Encode names: vectors before normalisation on the CPU, (n, dim), the input of the head."""
     names, parts = [base.config.prefix + example.name for example in examples], []
-    with tqdm(total=len(names), desc="encode", unit=" names", unit_scale=True, disable=None) as bar:
+    with counting_bar("encode", " names", len(names)) as bar:
         for start in range(0, len(names), _CHUNK):
             chunk = names[start : start + _CHUNK]
             parts.append(pool_phrases(base.network, base.tokenizer, chunk, base.config.max_length, 64).cpu())

@@ -30,10 +30,10 @@ from typing import Any, TextIO
 
 import torch
 from torch import Tensor, distributed, nn
-from tqdm import tqdm
 
 from pearl_qdrant.encoder.runtime.torch_runtime import resolve_cuda
 from pearl_qdrant.errors import TrainingError
+from pearl_qdrant.progress import counting_bar
 from training.batches import Shard
 
 
@@ -236,7 +236,7 @@ class TrainingLoop:
             if self.folder is not None and is_first:
                 log = stack.enter_context(open_log(self.folder, done=done, record=self.objective.record))
             hidden = not (self.progress and is_first)
-            bar = tqdm(desc=self.name, unit="step", initial=done, total=self.steps, disable=hidden)
+            bar = counting_bar(self.name, "step", self.steps, initial=done, disable=hidden)
             stack.enter_context(bar)
             saved_at = self.clock()
             for record in self._records(range(done + 1, self.steps + 1)):

@@ -299,7 +299,7 @@ def ingest(  # long: all arguments of a load are documented here
                 inventory.added = scan.names
                 writing.run(Named(entity, list(entity.names())) for entity in entities)
                 return inventory
-            inventory.compare(entities, events.names_done)
+            inventory.compare(entities, events.names_stored)
             if inventory.entities and before.state == "loading":
                 events.resumed(inventory.entities)
             writing.stored = inventory.entities

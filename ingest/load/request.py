@@ -154,6 +154,10 @@ class LoadEvents:
     def started(self, names: int) -> None:
         """Encoding and storing, or comparing, starts; there are this many names."""
 
+    def names_stored(self, names: int) -> None:
+        """This many more names were stored before; they count as done."""
+        self.names_done(names)
+
     def names_done(self, names: int) -> None:
         """This many more names are done."""
 

@@ -445,7 +445,7 @@ class Spread:
             self.request.events.resumed(stored)
             self.request.events.entities_stored(stored)
         self.request.events.started(scanned.names)
-        self.request.events.names_done(sum(one.names for one in results))
+        self.request.events.names_stored(sum(one.names for one in results))
         if left:
             access = ServerAccess.from_environment() if self.is_remote else None
             request = self.request

@@ -16,6 +16,7 @@ from ingest.load.request import LoadEvents, LoadRequest, reading_counts
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.records import options_of
 from pearl_qdrant.cli.terminal import confirm, echo, echo_result
+from pearl_qdrant.progress import counting_bar, skip_stored
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 
 if TYPE_CHECKING:
@@ -186,7 +187,11 @@ class LoadOutput(LoadEvents):
         echo(f"resuming: {entities:,} entities are stored", err=True)
 
     def started(self, names: int) -> None:
-        self._bar = shared.counting_bar(self._doing, " names", names)
+        self._bar = counting_bar(self._doing, " names", names)
+
+    def names_stored(self, names: int) -> None:
+        if self._bar is not None:
+            skip_stored(self._bar, names)
 
     def names_done(self, names: int) -> None:
         if self._bar is not None:

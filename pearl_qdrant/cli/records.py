@@ -11,9 +11,10 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from pearl_qdrant.cli.shared import attribute_texts, counting_bar, device_option, needs_extra
+from pearl_qdrant.cli.shared import attribute_texts, device_option, needs_extra
 from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import OptionError
+from pearl_qdrant.progress import counting_bar
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from training.options import Hint, Paths, TrainingEvents, Within, hints_of
 
@@ -28,12 +29,8 @@ _MARKED = re.compile(r"`([^`]+)`")
 class _Named(click.Choice[str]):
     """A choice among the library's names, which may be typed with dashes."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._of = {name.replace("_", "-"): name for name in names}
-        super().__init__(list(self._of))
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if value in self._of.values() else self._of[super().convert(value, param, ctx)]
+        return super().convert(value.replace("-", "_") if isinstance(value, str) else value, param, ctx)
 
 
 def options_of(record: type[Any], names: str, /, **flags: str) -> Callable[[F], F]:

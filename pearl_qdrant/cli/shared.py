@@ -17,6 +17,7 @@ import click
 from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
+from pearl_qdrant.progress import counting_bar
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL, DEFAULT_WAIT_S, check_store_location, default_store
 
 if TYPE_CHECKING:
@@ -209,13 +210,6 @@ def report_newer_state(linker: EntityLinker) -> None:
     """
     if linker.is_outdated:
         echo("A collection changed meanwhile. All answers are of its state at the beginning.", err=True)
-
-
-def counting_bar(doing: str, unit: str, total: int | None = None) -> Any:
-    """A bar on stderr, which is shown at a terminal alone; `doing` stands before it."""
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit=unit, unit_scale=True, desc=doing, dynamic_ncols=True, disable=None)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pearl_qdrant.cli.records import (
 )
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
+from pearl_qdrant.progress import counting_bar
 from training.finetune.request import FitRequest
 from training.options import (
     AVERAGE_RATIO,
@@ -60,7 +61,7 @@ def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     pearl-qdrant train corpus wiki.txt.zst --wordnet /usr/share/wordnet --typer ner --ner-model MODEL --out corpus
     pearl-qdrant train corpus --base umls.tsv --out corpus
     """
-    with shared.counting_bar("parsing", " texts") as bar, training_stage():
+    with counting_bar("parsing", " texts") as bar, training_stage():
         from pearl_qdrant import make_corpus
 
         report = make_corpus(inputs, out, CorpusOptions(**options), on_texts=bar.update)
@@ -116,7 +117,7 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
             bar.close()
         echo(f"n-grams of {level} words are counted" if level > 1 else "words are counted", err=True)
 
-    with shared.counting_bar("reading", " documents") as bar, training_stage():
+    with counting_bar("reading", " documents") as bar, training_stage():
         from pearl_qdrant import find_ngrams
 
         report = find_ngrams(inputs, out, NgramOptions(**options), on_texts=bar.update, on_level=counted)
@@ -148,7 +149,7 @@ def paraphrase(corpus: Path, **others: Any) -> None:
     pearl-qdrant train paraphrase corpus
     pearl-qdrant train paraphrase corpus --model my-t5/ --device cuda
     """
-    with shared.counting_bar("paraphrasing", " phrases") as bar, training_stage():
+    with counting_bar("paraphrasing", " phrases") as bar, training_stage():
         from pearl_qdrant import paraphrase_corpus
 
         written = paraphrase_corpus(corpus, on_phrases=bar.update, **others)

@@ -38,6 +38,18 @@ SMALL_WORDS = frozenset(
 )
 """Words that keys of sorted words leave out: prepositions, legal forms, titles."""
 
+LEGAL_FORMS = frozenset(
+    "inc incorporated corp corporation co company ltd limited llc llp lp plc gmbh ag kg kgaa se sa sas sarl srl spa nv "
+    "bv ab as asa oy oyj aps pty pvt kk aktiengesellschaft ltda sro doo".split()
+)
+
+
+def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
+    """Words without the legal forms at their end, unless nothing else is left: `Acme Robotics Pty Ltd`."""
+    n = next((i for i in range(len(words), 0, -1) if words[i - 1] not in LEGAL_FORMS), len(words))
+    return words[:n]
+
+
 RULES: dict[str, tuple[tuple[str, str], ...]] = {
     # Patterns of folded words of at least `SHORTEST` letters, in the order in which they apply.
     "latin plural": (("mata$", "ma"), ("(?<=[brtcln])ae$", "a"), ("(?<=...c)i$", "us"), ("stases$", "stasis")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, cast, get_args
 
 from pearl_qdrant.records import Assertion
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
@@ -147,6 +147,7 @@ class AnnotateOptions:
         if self.label_types and self.document:
             raise ValueError("label_types is not for document=True, which links the mentions to `types`")
         wanted = (self.assertions,) if isinstance(self.assertions, str) else tuple(self.assertions)
+        wanted = tuple(cast("Assertion", str(one).replace("-", "_")) for one in wanted)  # as a command line may have it
         object.__setattr__(self, "assertions", wanted)
         if unknown := [one for one in wanted if one not in get_args(Assertion)]:
             known = ", ".join(get_args(Assertion))

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -68,12 +68,20 @@ class NameRecord:
         source: Where it was found (the id of a document or chunk), or "". An acronym joins its long form only where
             both were found in one source, or one context defines it.
         context: Text around it, or "". Abbreviations that it defines are merged, `tumor necrosis factor (TNF)`.
+
+    A null cell of a table (None, NaN) is "", a number its digits.
     """
 
     name: str
     type: str = ""
     source: str = ""
     context: str = ""
+
+    def __post_init__(self) -> None:
+        for column in ("name", "type", "source", "context"):
+            cell = getattr(self, column)
+            if not isinstance(cell, str):
+                object.__setattr__(self, column, "" if is_null(cell) else text_of(cell))
 
 
 NAME_COLUMNS = ("name", "title", "entity", "entity_name", "mention")
@@ -117,13 +125,12 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
         raise FormatError(name, number, f"not JSON ({error})") from error
     if not isinstance(record, dict):
         raise FormatError(name, number, "not a JSON object")
-    values = [
-        next((text_of(record[column]) for column in known if not is_null(record.get(column))), None)
-        for known in _COLUMNS
+    values: list[Any] = [
+        next((record[column] for column in known if not is_null(record.get(column))), None) for known in _COLUMNS
     ]
     if values[0] is None:
         raise FormatError(name, number, f"no field with a name; it is one of: {', '.join(NAME_COLUMNS)}")
-    return NameRecord(*[value or "" for value in values])
+    return NameRecord(*values)
 
 
 @dataclass(slots=True)
@@ -229,7 +236,7 @@ def gather(
     sources: dict[tuple[str, str], set[int]] = {}
     defined: set[tuple[str, str]] = set()
     for record in records:
-        one = NameRecord(record) if isinstance(record, str) else record
+        one = record if isinstance(record, NameRecord) else NameRecord(record)
         name = " ".join(one.name.split())
         if not name:
             continue

@@ -144,7 +144,7 @@ class Resolution:
 
     def node(self, name: str | NameRecord, kind: str = "") -> str | None:
         """The node of a name (of the type `kind`) that was given; None if it was not."""
-        one = NameRecord(name, kind) if isinstance(name, str) else name
+        one = name if isinstance(name, NameRecord) else NameRecord(name, kind)
         found = self._by_name.get((" ".join(one.name.split()), one.type.strip()))
         return None if found is None else found.node_id
 
@@ -186,7 +186,7 @@ class Resolution:
         current = {(one.name, one.type): one for one in self.names}
         taken = {one.node_id for one in self.names}
         for name in names:
-            one = NameRecord(name) if isinstance(name, str) else name
+            one = name if isinstance(name, NameRecord) else NameRecord(name)
             keys = self._keys_like(one)
             if not keys:
                 raise OptionError("undo", f"There is no name {one.name!r} among the {len(self.names):,} names.")

@@ -156,7 +156,7 @@ def resolve(
         else:
             records = names
         if asked.type_mode == "off":
-            records = (one if isinstance(one, str) else replace(one, type="") for one in records)
+            records = (replace(one, type="") if isinstance(one, NameRecord) else one for one in records)
         contexts: dict[tuple[str, str], str] = {}
         if asked.judge is not None:
             records = _with_contexts(records, contexts)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, FailFast, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
@@ -119,6 +119,12 @@ def _check_places(spans: Sequence[Span], length: int, unit: str = "characters") 
             )
 
 
+_AssertionName = Annotated[
+    Assertion, BeforeValidator(lambda one: one.replace("-", "_") if isinstance(one, str) else one)
+]
+"""An assertion, with a dash too."""
+
+
 class AnnotateBody(_Linked):
     """A text in which mentions are found and linked."""
 
@@ -133,7 +139,7 @@ class AnnotateBody(_Linked):
     nested: bool = Field(False, description="Return mentions inside other mentions, too.")
     document: bool = Field(False, description="Link the mentions together, as those of a document.")
     common_words: CommonWords = Field("capitalised", description="When a frequent word that is also a name counts.")
-    assertions: Annotated[list[Assertion], FailFast()] = Field(
+    assertions: Annotated[list[_AssertionName], FailFast()] = Field(
         [], max_length=5, description="Only mentions of which the text says one of these."
     )
     markup: Markup | None = Field(None, description="How the text is written: its tags and signs are no text.")

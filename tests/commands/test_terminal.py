@@ -8,6 +8,7 @@ import ast
 import io
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from pearl_qdrant import Entity
 from pearl_qdrant.cli import cli, terminal
 from pearl_qdrant.cli.terminal import VisibleStream, echo_json, visible
 from pearl_qdrant.cli.training import COMMANDS
+from pearl_qdrant.progress import counting_bar, skip_stored
 from pearl_qdrant.store import open_store
 
 CLI = Path(terminal.__file__).parents[1]
@@ -116,6 +118,38 @@ def test_a_progress_bar_still_moves() -> None:
     assert out.getvalue().startswith("\r")
     assert r"a\x1b[31m\u202e: 100%" in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+def test_a_progress_bar_is_shown_where_the_terminal_has_no_columns() -> None:
+    """Terminals of editors and containers say that they have 0 columns and rows; the bar is shown in 80."""
+    pty = pytest.importorskip("pty")
+    code = (
+        "from pearl_qdrant.progress import counting_bar\nwith counting_bar('encode', ' names', 2) as bar: bar.update(2)"
+    )
+    own, other = pty.openpty()  # has no size until one is set
+    try:
+        subprocess.run([sys.executable, "-c", code], stderr=other, check=True)
+        shown = os.read(own, 10_000).decode()
+    finally:
+        os.close(own)
+        os.close(other)
+
+    assert "encode: 100%" in shown
+    assert max(map(len, shown.split("\r"))) == 80
+
+
+def test_what_was_stored_before_says_nothing_of_the_rate() -> None:
+    """After a resume the time left is that of the names that are left, at the rate of those that were written."""
+    with counting_bar("encode", " names", 100, disable=False) as bar:
+        clock = bar.start_t
+        bar._time = lambda: clock
+        clock += 50
+        skip_stored(bar, 60)
+        clock += 10
+        bar.update(10)
+        shown = str(bar)
+
+    assert "70.0/100 [00:10<00:30, 1.00 names/s]" in shown
 
 
 def test_a_terminal_without_utf_8_gets_escapes() -> None:

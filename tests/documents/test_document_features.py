@@ -18,6 +18,7 @@ from pearl_qdrant.linking.documents.features import (
     set_learned_names,
     set_partial_names,
     set_popularity,
+    unit_of_popularity,
 )
 from pearl_qdrant.linking.documents.linking import rescored, set_features
 from pearl_qdrant.linking.documents.model import (
@@ -113,16 +114,23 @@ def test_a_part_of_a_name_without_entity_gets_none() -> None:
     assert not any(is_other_form(*pair) for pair in (("iran", "iraq"), ("york", "york")))
 
 
-def test_popularity_is_logarithmic_and_unknown_is_least() -> None:
-    """Entities without popularity count as the least popular candidate; a base without any has zeros."""
-    one = mention("X", entity("a", "A", popularity=99.0), entity("b", "B"), entity("c", "C", popularity=9.0))
-    none = mention("X", entity("a", "A"), entity("b", "B"))
+@pytest.mark.parametrize("unit", [1.0, 0.001, 1e6])
+def test_popularity_is_logarithmic_and_unknown_is_least(unit: float) -> None:
+    """It counts in units of the least popular candidate above 0 of a document. Entities without popularity count as the
+    least popular candidate; a base without any has zeros.
+    """
+    known = [entity(key, key, popularity=unit * value) for key, value in (("a", 99.0), ("c", 9.0))]
+    one, other = mention("X", known[0], entity("b", "B"), known[1]), mention("Y", entity("d", "D", popularity=unit))
+    none = mention("Z", entity("a", "A"), entity("b", "B"), entity("zero", "Zero", popularity=0.0))
+    least = unit_of_popularity([one, other, none])
 
-    set_popularity(one)
-    set_popularity(none)
+    for each in (one, other, none):
+        set_popularity(each, least)
 
+    assert least == unit
     assert one.values[:, COLUMN["popularity"]].tolist() == pytest.approx([math.log(100), math.log(10), math.log(10)])
     assert not none.values[:, COLUMN["popularity"]].any()
+    assert unit_of_popularity([none]) == 1.0
 
 
 def test_counts_are_features() -> None:

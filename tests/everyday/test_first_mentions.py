@@ -7,12 +7,15 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cli_runner import Run
 from edge_cases import copy_files
+from printed_output import assert_shown
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
@@ -36,8 +39,9 @@ def printed(store: str) -> list[str]:
     output = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
         patch.chdir(ROOT)
+        patch.setenv("PEARL_QDRANT_STORE", store)
         for example in examples:
-            exec(compile(example.replace('"demo-store"', repr(store)), "README.md", "exec"), {})
+            exec(compile(example, "README.md", "exec"), {})
     return output.getvalue().splitlines()
 
 
@@ -55,6 +59,16 @@ def test_the_python_examples_run_and_answer_right(printed: list[str]) -> None:
     expected = ["Big Apple new-york-city", "heart attack myocardial-infarction", "NYTimes the-new-york-times"]
     assert linked[1:4] == expected
     assert printed[-1] == "nyc"
+
+
+@pytest.mark.slow
+def test_readme_shows_what_the_commands_print(printed: list[str], store: str, run: Run) -> None:
+    """Each command that is shown with its answer gives that answer on the sample base."""
+    assert printed
+    shown = re.findall(r"^\$ pearl-qdrant (.*)\n((?:.+\n)*?)```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert len(shown) == 2
+    for command, answer in shown:
+        assert_shown(run(*shlex.split(command), "--store", store).out, answer)
 
 
 def test_a_sentence_of_everyday_names(linker: EntityLinker) -> None:

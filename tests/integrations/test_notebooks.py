@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from source_tree import project
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "contrib" / "notebooks").glob("*.ipynb"))
@@ -31,6 +33,25 @@ def test_a_notebook_is_stored_without_outputs(path: Path) -> None:
 
     assert {"code", "markdown"} == {cell["cell_type"] for cell in cells}
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+
+
+def test_notebooks_install_as_the_docs_do() -> None:
+    """The package is on no index: it is installed from a clone, with an extra that there is."""
+    extras = {"." + f"[{name}]" for name in project()["project"]["optional-dependencies"]}
+    installed = [re.findall(r"`pip install ([^`]*)` in a clone", path.read_text("utf-8")) for path in NOTEBOOKS]
+
+    assert all(len(found) == 1 for found in installed)
+    assert {found[0].split()[0].strip("'") for found in installed} <= {".", *extras}
+
+
+def test_the_page_of_frameworks_names_what_each_gives() -> None:
+    """Each class and function that a program imports is in the table."""
+    page = (ROOT / "docs" / "integrations" / "index.md").read_text("utf-8")
+    for module in ("langchain", "llama_index", "haystack"):
+        source = (ROOT / "pearl_qdrant" / "integrations" / f"{module}.py").read_text("utf-8")
+        names = re.findall(r"^(?:class|def) ((?:Entity|make_)\w+)", source, re.MULTILINE)
+        assert len(names) >= 2
+        assert [name for name in names if f"`{name}`" not in page] == []
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from qdrant_double import QdrantDouble
@@ -60,10 +61,12 @@ def test_what_is_stored_is_not_encoded_again(
         with closing(used.open("base")) as collection:
             n_stored, manifest = collection.count(), collection.read_manifest()
         assert (manifest.state, len(manifest.checkpoints)) == ("loading", 1)
-        counting = CountingEncoder(encoder)
-        result = load(path, used, counting)
+        counting, heard = CountingEncoder(encoder), Mock(wraps=LoadEvents())
+        result = load(path, used, counting, events=heard)
 
         assert n_stored >= 20
+        assert sum(one.args[0] for one in heard.names_stored.call_args_list) == n_stored
+        assert sum(one.args[0] for one in heard.names_done.call_args_list) == 200 - n_stored
         assert result.resumed_at == n_stored // 2
         assert len(counting.names) <= 200 - n_stored
         assert result.points == 200

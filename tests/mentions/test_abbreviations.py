@@ -151,6 +151,9 @@ def test_annotations_say_it() -> None:
     assert [a.text for a in annotate(names, text, assertions="affirmed")] == ["cough"]
     assert [a.assertion for a in annotate(names, text, spans=[(11, 16)])] == ["negated"]
     assert [[a.text for a in some] for some in annotate_batch(names, [text], assertions=["negated"])] == [["fever"]]
+    for spelling in ("other_person", "other-person"):
+        kept = annotate(names, "His mother has fever. He has a cough.", assertions=spelling)
+        assert [a.text for a in kept] == ["fever"]
     with pytest.raises(ValueError, match=r"assertions are some of affirmed, negated, .*, not 'denied'"):
         annotate(names, text, assertions=["denied"])  # type: ignore[list-item]
     no_trigger = Names([("absence of tears", "x"), ("fever", "f")])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from exact_linker import Names, annotate
 
-from pearl_qdrant import Candidate, EntityLinker
+from pearl_qdrant import Candidate, Entity, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
@@ -183,6 +183,40 @@ def test_what_is_no_name_must_be_a_form_of_a_word(name: str, written: str, wante
     case = NameCase.of_points(points(["neuron", "marsh fever", "gout", "asthma", "angina"], "OTHER"))
 
     assert may_mention(span, written, candidate, case, is_exact=False, common_words="capitalised") is wanted
+
+
+@pytest.fixture(scope="module")
+def american(shipped: Encoder) -> Iterator[EntityLinker]:
+    """A linker over companies with their legal forms, and symptoms in American spelling."""
+    companies = ["Twilio Inc.", "Siemens AG", "Acme Corporation", "Apple Inc.", "Next plc", "Goldman Sachs Group Inc."]
+    symptoms = ["hematuria", "hemoptysis", "anemia", "tumor", "esophagus", "pediatrics", "leukemia", "diarrhea"]
+    rows = [Entity(name, name, (), (), ("ORG",)) for name in companies]
+    rows += [Entity(name, name, (), (), ("OTHER",)) for name in symptoms]
+    with EntityLinker.build(rows, model=shipped) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("TWILIO was there.", {"TWILIO": "Twilio Inc."}),
+        ("Twilio, Siemens and SIEMENS.", {"Twilio": "Twilio Inc.", "Siemens": "Siemens AG", "SIEMENS": "Siemens AG"}),
+        ("Acme bought Apple.", {"Acme": "Acme Corporation", "Apple": "Apple Inc."}),
+        ("The next day an apple fell. Next we ate apple pie.", {}),
+        ("He has haematuria and haemoptysis.", {"haematuria": "hematuria", "haemoptysis": "hemoptysis"}),
+        ("Anaemia, tumour of the oesophagus.", {"Anaemia": "anemia", "tumour": "tumor", "oesophagus": "esophagus"}),
+        (
+            "paediatrics: leukaemia, diarrhoea",
+            {"paediatrics": "pediatrics", "leukaemia": "leukemia", "diarrhoea": "diarrhea"},
+        ),
+    ],
+)
+def test_names_without_their_legal_form_and_in_british_spelling(
+    american: EntityLinker, text: str, wanted: dict[str, str]
+) -> None:
+    """What `link` is sure of is found in a text; a word of the language is no company."""
+    assert {one.text: one.link.entity_id for one in american.annotate(text)} == wanted
+    assert {mention: american.link(mention).entity_id for mention in wanted} == wanted
 
 
 @pytest.mark.parametrize(

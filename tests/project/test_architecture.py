@@ -29,14 +29,14 @@ STORE = (*BASE, "settings", "encoder", "lexical", "store")
 LINKING = (*STORE, "linking")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys((*BASE, "lexical"), ()),
+    **dict.fromkeys((*BASE, "lexical", "progress"), ()),
     "settings": BASE,
     **dict.fromkeys(("encoder", "report"), (*BASE, "settings")),
     **dict.fromkeys(("store", "doctor", "linking"), STORE),
     **dict.fromkeys(("transfer", "service", "resolution", "crosswalk"), LINKING),
     "integrations": (*LINKING, *LIMITS),
     "ingest": (*STORE, "pearl_qdrant.linking.learned.learning"),
-    "training": (*LINKING, *READING),
+    "training": (*LINKING, *READING, "progress"),
 }
 """What each part of the project may import. The command line, on top, may import everything."""
 

@@ -93,6 +93,40 @@ def test_every_stage_reports_missing_torch(tmp_path: Path) -> None:
         assert f"pip install '.[train]' (in {ROOT})" in said, words
 
 
+def make(target: str, **environment: str) -> str:
+    """What `make` would run for a target, in a clone where nothing is installed."""
+    command = ["make", "-n", target, "VENV=there-is-none"]
+    clean = {name: value for name, value in os.environ.items() if name not in ("CI", "MAKEFLAGS")} | environment
+    done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True, timeout=HANG_S)
+    return done.stdout
+
+
+def test_the_demo_shows_what_it_installs_and_fills_the_collection_of_readme() -> None:
+    """A person sees pip at work; the collection is where the commands of README look for it."""
+    commands = make("demo")
+
+    assert re.search(r"pip install .*-e \.", commands)
+    assert "--quiet" not in commands
+    assert commands.splitlines()[-1].endswith("bin/pearl-qdrant demo")
+    assert "--quiet" in make("demo", CI="true")
+
+
+def test_what_readme_writes_into_the_clone_is_ignored(tmp_path: Path) -> None:
+    """After the commands of README `git status` shows nothing new."""
+    written = re.findall(r"^pearl-qdrant .* --out (\S+)$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_bytes((ROOT / ".gitignore").read_bytes())
+
+    assert written == ["merged"]
+    for name in written:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "graph.json").touch()
+    shown = subprocess.run(
+        ["git", "-C", str(tmp_path), "status", "--short"], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "?? .gitignore\n"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a user's own files, and a base."""

@@ -103,6 +103,18 @@ def test_unknown_and_coarser_types_do_not_separate() -> None:
     assert len({one.node_id for one in found.names}) == 2
 
 
+@pytest.mark.parametrize("null", [None, float("nan")], ids=str)
+def test_null_cells_are_no_type_and_no_name(null: Any) -> None:
+    """Names from rows of a table may have null cells beside them; a name that is null itself is left out."""
+    rows: list[tuple[Any, Any]] = [("Lund", null), ("Lund", "city"), (null, "city"), (2023, null)]
+    found = resolved(*(NameRecord(*row) for row in rows), null)
+    assert {(one.name, one.type) for one in found.names} == {("Lund", ""), ("Lund", "city"), ("2023", "")}
+    assert found.node(NameRecord("Lund", null)) == found.node("Lund", "city")
+    assert {one.type for one in resolved(*(NameRecord(*row) for row in rows), null, type_mode="off").names} == {""}
+    record = NameRecord("WHO", source=null, context=null)
+    assert (record.source, record.context) == ("", "")
+
+
 def test_equal_names_of_types_that_differ_are_asked() -> None:
     """The planet and the element stay two nodes, a name without a type joins neither, and all of it is asked."""
     found = resolved(*(NameRecord("Mercury", type_) for type_ in ("planet", "element", "")))

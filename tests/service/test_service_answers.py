@@ -116,7 +116,8 @@ def test_mentions_in_a_text_are_found(client: TestClient) -> None:
     body = {"text": "She never read the NYTimes.", "threshold": 0.2}
     (found,) = client.post("/v1/annotate", json=body).json()["annotations"]
     assert (found["text"], found["assertion"], found["trigger"]) == ("NYTimes", "negated", "never")
-    assert client.post("/v1/annotate", json={**body, "assertions": ["affirmed"]}).json()["annotations"] == []
+    for others in (["affirmed"], ["other_person"], ["other-person"]):
+        assert client.post("/v1/annotate", json={**body, "assertions": others}).json()["annotations"] == []
 
 
 def test_mentions_of_a_document_are_linked_at_their_places(client: TestClient) -> None:

@@ -172,6 +172,17 @@ def test_a_column_is_reconciled_filtered_corrected_and_saved(watched: Watched, a
     assert 0 < float(rows[4]["probability"]) <= 1
 
 
+def test_the_column_that_looks_like_names_is_chosen(watched: Watched, address: str) -> None:
+    """Where no header says which column has the names, it is neither one of numbers nor one of a few words."""
+    rows = "order,status,customer,mail 1001,paid,Twilio,a@twilio.com 1002,paid,Björk,b@x.is 1003,open,3M,c@3m.com"
+    table = rows.replace(" ", "\n")
+    page = watched.open(address, "column")
+    page.set_input_files("#file", {"name": "orders.csv", "mimeType": "text/csv", "buffer": table.encode()})
+    page.wait_for_selector("#column-form:not([hidden])")
+
+    assert page.input_value("#column") == "2"
+
+
 def test_a_column_asks_for_labels_that_calibrate_reads(watched: Watched, address: str, tmp_path: Path) -> None:
     """The values that tell most are shown; what a person says of them is saved as pairs of mention and id."""
     page = watched.open(address, "column")

@@ -41,10 +41,13 @@ import numpy as np
 from pearl_qdrant.linking.documents.model import (
     COLUMN,
     NIL_COLUMN,
+    OPEN,
+    OPEN_POPULAR,
     DocumentMention,
     DocumentModel,
     EntityKey,
     best_of_open,
+    keep_own_name,
 )
 from pearl_qdrant.linking.documents.word_types import TYPES
 from pearl_qdrant.linking.mentions import clean_mention
@@ -109,7 +112,10 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
         if len(anchors) < 2:
             return
         if open_rows is None:
-            open_rows = [best_of_open(mention, p) for mention, p in zip(mentions, probabilities, strict=True)]
+            open_rows = [
+                best_of_open(mention, p, OPEN_POPULAR if mention.has_popularity else OPEN)
+                for mention, p in zip(mentions, probabilities, strict=True)
+            ]
         known: dict[tuple[tuple[str, ...], EntityKey], tuple[float, float, float]] = {}
         for mention, rows in zip(mentions, open_rows, strict=True):
             for row in rows:
@@ -121,6 +127,7 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
             if rows:
                 first = mention.values[int((mention.values @ model.features).argmax())]
                 mention.of_decision[_NIL_COLUMNS] = first[_COLUMNS]
+                keep_own_name(mention, model)
 
 
 _NAMES = ("same_entity", "linked", "shared_links")
@@ -320,12 +327,20 @@ def set_passages(mentions: Sequence[DocumentMention], model: DocumentModel, comp
         mention.values[rows, COLUMN["passage"]] = cosines
 
 
-def set_popularity(mention: DocumentMention) -> None:
+def unit_of_popularity(mentions: Sequence[DocumentMention]) -> float:
+    """The least popularity above 0 of all candidates of a document, 1 if there is none. What a base counts (links,
+    people, thousands of people) must not matter: popularity is compared with this.
+    """
+    known = (entity.point.popularity or 0.0 for mention in mentions for entity in mention.entities)
+    return min((value for value in known if value > 0), default=1.0)
+
+
+def set_popularity(mention: DocumentMention, unit: float) -> None:
     """Set the feature `popularity` of all candidates; 0 for all if the base has none."""
     known = [e.point.popularity for e in mention.entities if e.point.popularity is not None]
     if known:
         popularity = [min(known) if e.point.popularity is None else e.point.popularity for e in mention.entities]
-        mention.values[:, COLUMN["popularity"]] = [math.log1p(one) for one in popularity]
+        mention.values[:, COLUMN["popularity"]] = [math.log1p(one / unit) for one in popularity]
 
 
 _NUMBER = {name: i for i, name in enumerate(TYPES)}

@@ -9,8 +9,9 @@ them and documents the data. A coefficient has the sign that its feature's meani
 
 Features of a candidate:
     names           the logit of the ranking model, without what rules add, where the base has popularity
-    popularity      log(1 + popularity)                                                     `features.py`
-    rules           the logit of the ranking model and its rules, where the base has no popularity; as it is
+    popularity      log(1 + popularity / the least one above 0 of the document's candidates)    `features.py`
+    rules           the logit of the ranking model and its rules, where the base has no popularity; as it is. Where it
+                    has, of entities that have the mention as their name: what keeps them as probable as alone
     learned         log(1 + n / 0.3), n how often the mention meant it in labelled text
     word_type       log probability of its type by the words around, less the highest one
     passage         cosine of the passage to its canonical name, of namesakes to their descriptions
@@ -24,11 +25,11 @@ Features of a candidate:
     shared_links    how many links they have in common with it
 
 Features of the decision:
-    bias            1 where the base has popularity
+    rules           the decision of the ranking model and its rules, as it is, where those below are 0; else what keeps
+                    an exact name as sure as alone
+    bias            1 where the base has popularity, and coherence counts or something was learned of the mention
     names           there: the decision of the ranking model, in [-6, 6]; 0 for an exact name
     exact_name      there: the mention is a name of the base, up to spelling
-    popular_name    if so: log(1 + popularity) of the first candidate
-    rules           the decision of the ranking model and its rules, where the base has no popularity; as it is
     learned, learned_nil    log(1 + n / 0.3), n how often the mention meant any entity, and none
     part            probability of the entities of the other name that the mention is a part or form of
     part_of_nil     if it is a part or form of another name: the probability that this one has no entity
@@ -62,7 +63,7 @@ FEATURES = (
     "acronym", "other_form", "same_entity", "linked", "shared_links",
 )  # fmt: skip
 NIL_FEATURES = (
-    "bias", "names", "exact_name", "popular_name", "rules", "learned", "learned_nil", "part", "part_of_nil",
+    "bias", "names", "exact_name", "rules", "learned", "learned_nil", "part", "part_of_nil",
     "same_entity", "linked", "shared_links",
 )  # fmt: skip
 
@@ -149,8 +150,10 @@ def _shipped(name: str) -> DocumentModel:
 
 
 MOST_CERTAIN = 6.0  # logits beyond which the decision of the ranking model counts for no more
-BEST, OPEN = 10, 0.95
-"""Candidates that passages and coherence can help; a first candidate more probable than `OPEN` needs no help."""
+BEST, OPEN, OPEN_POPULAR = 10, 0.95, 0.999
+"""Candidates that passages and coherence can help; a first candidate more probable than `OPEN` needs no help. Where the
+base has popularity, coherence may help where a name is exact, too: in news a city's name means its team.
+"""
 
 EntityKey = tuple[str, str]  # base and id of an entity
 
@@ -171,6 +174,11 @@ class DocumentMention:
     type_scores: FloatArray | None = None
     is_compared: bool = True  # whether its passage is compared with its candidates
     is_id: bool = False  # whether the mention is the id of an entity, which nothing in a document can change
+    has_popularity: bool = False  # whether popularity counts
+    alone: float = -MOST_CERTAIN  # log odds of all candidates together, by the ranking model and its rules
+    has_name: bool = False  # whether popularity counts, and the mention is a name of the base
+    # Rows of the entities of that name, which stay as sure as alone; none if something was learned of it.
+    own: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.row = {entity.key: i for i, entity in enumerate(self.entities)}
@@ -187,6 +195,10 @@ class DocumentMention:
                     values[COLUMN[name]] = self.values[:, COLUMN[name]].min()
             self.values = np.vstack([self.values, values])
         return row
+
+
+def _log_odds(share: float) -> float:
+    return math.log(share / (1.0 - min(share, 1.0 - 1e-9)))
 
 
 def document_mention(
@@ -209,39 +221,82 @@ def document_mention(
         del words[0]
     found = scored.found
     values = np.zeros((len(found), len(FEATURES)))
-    of_decision = np.zeros(len(NIL_FEATURES))
-    if not found:
-        of_decision[NIL_COLUMN["rules"]] = -MOST_CERTAIN
-    elif not is_popular:
+    alone, own = -MOST_CERTAIN, tuple[int, ...]()
+    if found:
         logits = np.array(scored.logits)
-        values[:, COLUMN["rules"]] = logits - logits.max()
         known = log_sum_exp(logits) - scored.nil_logit
         # The certainty of a rule multiplies the probability; here it is a part of the decision.
-        share = scored.certainty / (1.0 + math.exp(-max(-MOST_CERTAIN, min(known, BONUS))))
-        of_decision[NIL_COLUMN["rules"]] = math.log(share / (1.0 - min(share, 1.0 - 1e-9)))
-    else:
+        alone = _log_odds(scored.certainty / (1.0 + math.exp(-max(-MOST_CERTAIN, min(known, BONUS)))))
+        values[:, COLUMN["rules"]] = logits - logits.max()
+    if is_popular:
         raw = np.array([entity.logit - entity.offset for entity in found])
         values[:, COLUMN["names"]] = raw - raw.max()
-        of_decision[NIL_COLUMN["bias"]] = 1.0
-        if is_id or any(entity.name.is_same_spelling and entity.offset > BONUS / 2 for entity in found):
-            of_decision[NIL_COLUMN["exact_name"]] = 1.0
-        else:
-            decided = log_sum_exp(raw) - scored.nil_logit
-            of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
+        values[:, COLUMN["rules"]] = 0.0
+        own = tuple(i for i, e in enumerate(found) if e.name.is_same_spelling and e.offset > BONUS / 2)
+    of_decision = np.zeros(len(NIL_FEATURES))
+    of_decision[NIL_COLUMN["rules"]] = alone
     mention = DocumentMention(
-        start, scored, tuple(words), list(found), values, of_decision, type_scores=type_scores, is_id=is_id
-    )
+        start, scored, tuple(words), list(found), values, of_decision, type_scores=type_scores, is_id=is_id,
+        has_popularity=is_popular, alone=alone, has_name=bool(own), own=own,
+    )  # fmt: skip
     if learned is not None and is_popular and not is_id:
         mention.learned = learned.counts
+        if learned.counts:
+            set_own_decision(mention)
+            mention.own = ()
         for entity in learned.scored.found:
             if any((count.kb, count.entity_id) == entity.key for count in learned.counts):
                 mention.add(entity)
     return mention
 
 
-def best_of_open(mention: DocumentMention, probabilities: FloatArray) -> list[int]:
-    """The rows of the best candidates of a mention that is open; none if its first one needs no help."""
-    if mention.is_id or not len(probabilities) or probabilities.max() > OPEN:
+def set_own_decision(mention: DocumentMention) -> None:
+    """Let the coefficients of `bias`, `names` and `exact_name` decide in place of the ranking model and its rules."""
+    of_decision, scored = mention.of_decision, mention.scored
+    of_decision[NIL_COLUMN["rules"]] = 0.0
+    of_decision[NIL_COLUMN["bias"]] = 1.0
+    if mention.is_id or mention.has_name:
+        of_decision[NIL_COLUMN["exact_name"]] = 1.0
+    else:
+        decided = log_sum_exp(np.array([entity.logit - entity.offset for entity in scored.found])) - scored.nil_logit
+        of_decision[NIL_COLUMN["names"]] = max(-MOST_CERTAIN, min(MOST_CERTAIN, decided))
+
+
+EVIDENCE = [i for i, name in enumerate(FEATURES) if name not in ("names", "popularity", "rules")]
+"""Columns of what the words around a mention say."""
+
+FAINT, CLEAR = 0.5, 1.5
+"""Logits by which the words around speak against an exact name: up to the first it stays as sure as alone, from the
+second on the coefficients alone decide."""
+
+SLACK = 2.0
+"""Logits by which an exact name is decided more surely than alone, so that the share of other names is made up for."""
+
+
+def keep_own_name(mention: DocumentMention, model: DocumentModel) -> None:
+    """Set the features `rules` of a mention that is a name of the base, so that the entities of this name are together
+    as probable as alone, unless the words around speak against them. Called after any other feature has changed.
+    """
+    if not mention.own:
+        return
+    values, of_decision = mention.values, mention.of_decision
+    is_own = np.isin(np.arange(len(values)), mention.own)
+    wanted, weight = mention.alone + SLACK, 1.0
+    values[is_own, COLUMN["rules"]] = 0.0
+    if not is_own.all():
+        logits = values @ model.features
+        before = logits - values[:, EVIDENCE] @ model.features[EVIDENCE]
+        lead, lead_before = (log_sum_exp(one[is_own]) - log_sum_exp(one[~is_own]) for one in (logits, before))
+        weight = min(1.0, max(0.0, (CLEAR - (lead_before - lead)) / (CLEAR - FAINT)))
+        least = _log_odds((1.0 + math.exp(-wanted)) / (1.0 + math.exp(-mention.alone)))
+        values[is_own, COLUMN["rules"]] = weight * max(0.0, least - lead)
+    of_decision[NIL_COLUMN["rules"]] = 0.0 if of_decision[NIL_COLUMN["bias"]] else mention.alone
+    of_decision[NIL_COLUMN["rules"]] += weight * max(0.0, wanted - float(of_decision @ model.decision))
+
+
+def best_of_open(mention: DocumentMention, probabilities: FloatArray, most: float = OPEN) -> list[int]:
+    """The rows of the best candidates of a mention that is open; none if its first one is more probable than `most`."""
+    if mention.is_id or not len(probabilities) or probabilities.max() > most:
         return []
     best: list[int] = np.argsort(-probabilities, kind="stable")[:BEST].tolist()
     return best

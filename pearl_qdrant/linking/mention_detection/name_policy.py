@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
 
+from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import (
     SMALL_WORDS,
@@ -38,6 +39,7 @@ from pearl_qdrant.lexical.words import (
     is_word,
     other_spellings,
     variant_word,
+    without_legal_forms,
     word_rarity,
 )
 from pearl_qdrant.linking.mention_detection.spans import CONNECTORS, DATES, ROLES, STOP_WORDS, Shape, Span
@@ -121,15 +123,17 @@ class NameCase:
     typed: Writing = Writing.PROPER
     has_case: bool = True  # whether some names have capitals and others small letters
     is_capitals: bool = False  # whether nearly all names are in capitals
+    has_periods: bool = False  # whether most names end with a period, which a text has not
 
     @classmethod
     def of_points(cls, points: Iterable[NamePoint]) -> NameCase:
         """Measure a sample of names."""
         by_type: Mapping[str, _Counts] = defaultdict(_Counts)
         everything = _Counts()
-        n_lower = n_upper = n_names = 0
+        n_lower = n_upper = n_names = n_periods = 0
         for point in points:
             n_names += 1
+            n_periods += point.name.endswith(".")
             n_lower += point.name != point.name.upper()
             n_upper += point.name != point.name.lower()
             if point.is_canonical and PROPER_TYPES.isdisjoint(point.types):
@@ -142,7 +146,8 @@ class NameCase:
             if counts.names >= _LEAST
         }
         untyped, typed = (everything.writing(has_case=has_case, has_type=has_type) for has_type in (False, True))
-        return cls(of_type, untyped, typed, has_case, is_capitals=n_names > n_lower < 0.05 * n_names)
+        is_capitals = n_names > n_lower < 0.05 * n_names
+        return cls(of_type, untyped, typed, has_case, is_capitals=is_capitals, has_periods=2 * n_periods > n_names)
 
     def writing_of(self, candidate: Candidate) -> Writing:
         """How the name of a candidate is written."""
@@ -200,6 +205,7 @@ def may_mention(
     if span.shape is Shape.GIVEN or common_words == "all":
         return True
     lowered, name, writing = written.lower(), candidate.name, case.writing_of(candidate)
+    is_exact = is_exact or _is_without_legal_form(written, candidate)
     if span.shape is Shape.DEFINED:
         return is_exact or _is_form_of(lowered, name, Writing.WORD)
     is_word = " " not in written
@@ -231,6 +237,14 @@ def may_mention(
     return not is_in_capitals or _has_capitals(name) or not case.has_case
 
 
+def _is_without_legal_form(written: str, candidate: Candidate) -> bool:
+    """Whether a string is the name of an organisation without its legal form: `TWILIO`, `Twilio Inc.`."""
+    words = fold_name(candidate.name).split()
+    bare = without_legal_forms(words)
+    is_organisation = not candidate.types or "ORG" in candidate.types
+    return is_organisation and len(bare) < len(words) and fold_name(written).split() == bare
+
+
 def _has_capitals(word: str) -> bool:
     """Whether a word has several capitals and no small letter, but for a plural s."""
     stem = word.removesuffix("s")
@@ -253,6 +267,8 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     if not _BETWEEN.isdisjoint(written.split()) and _BETWEEN.isdisjoint(name.split()):
         return False
     n = min(len(written), len(name))
+    if name_keys(written)[1] == name_keys(name)[1] != "":  # another spelling of the same words: haematuria, hematuria
+        return True
     if any(map(_is_mark, written.split())) and not any(map(_is_mark, name.split())):
         return False
     if writing is not Writing.PROPER:

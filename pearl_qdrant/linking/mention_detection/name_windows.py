@@ -86,7 +86,10 @@ def find_name_windows(
         if (window.start, window.end) not in without[n]
     )
     while some := list(islice(windows, WINDOWS_AT_ONCE)):
-        known = known_names(list(dict.fromkeys(form for _, window in some for form in window.forms)))
+        forms = list(dict.fromkeys(form for _, window in some for form in window.forms))
+        known = known_names(forms)
+        if case.has_periods:
+            known |= {name[:-1] for name in known_names([f"{form}." for form in forms])}
         others = [w.forms[0] for f, w in some if _is_bare(f, w) and known.isdisjoint(w.forms)]
         known |= known_spellings(list(dict.fromkeys(others)))
         for finder, window in some:

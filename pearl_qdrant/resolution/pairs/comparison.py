@@ -20,20 +20,20 @@ import numpy.typing as npt
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, score_pairs, top_weighted_features
+from pearl_qdrant.lexical.words import LEGAL_FORMS, without_legal_forms
 from pearl_qdrant.linking.ranking.model import baseline_similarity
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
     FROM_SCORES,
-    LEGAL_FORMS,
     Form,
     WordVectors,
+    as_words,
     encode_mapped,
     form_of,
     replaced_words,
     string_pair,
-    without_legal_forms,
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
 from pearl_qdrant.resolution.pairs.same_words import Slots, person_words, sameness
@@ -70,7 +70,7 @@ class Comparison:
         self.forms = forms
         self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
-        self._vectors, self._types = encode_mapped(self._names, encoder)
+        self._vectors, self._types = encode_mapped(as_words(self._names), encoder)
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
         cosines = self._nearest.cosines[:, CROWD]
         self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)

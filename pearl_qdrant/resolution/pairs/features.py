@@ -25,7 +25,7 @@ from rapidfuzz.distance import OSA
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.words import variant_word
+from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS, variant_word
 from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
@@ -102,6 +102,26 @@ def encode_mapped(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, Ha
         if types is not None and encoded.type_probabilities is not None:
             types[part] = encoded.type_probabilities.reshape(len(encoded.vectors), -1, len(ENTITY_TYPES)).sum(axis=1)
     return vectors, types
+
+
+CAPITALS, LEAST_NAMES, SHORT_WORD = 0.95, 20, 3
+"""Share and number of the names in capitals from which capitals say nothing; letters of words that keep them."""
+
+
+def as_words(names: Sequence[str]) -> Sequence[str]:
+    """Names as they are encoded: those of a list in capitals as any other list writes them, `BANK OF ALDER` as `Bank of
+    Alder`. Short words may be acronyms, and stay.
+    """
+    n_capitals = sum(name.isupper() for name in names)
+    n_letters = sum(name.lower() != name.upper() for name in names)
+    if n_capitals < max(LEAST_NAMES, CAPITALS * n_letters):
+        return names
+    return [" ".join(map(_as_word, name.split())) for name in names]
+
+
+def _as_word(word: str) -> str:
+    lowered = word.lower()
+    return lowered if lowered in SMALL_WORDS else word if len(word) <= SHORT_WORD else word.capitalize()
 
 
 FloatArray = npt.NDArray[np.float64]
@@ -223,18 +243,6 @@ def _has_initials(short: Sequence[str], long: Sequence[str]) -> bool:
             return False
         n_initials += 1
     return 0 < n_initials < len(short)
-
-
-def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
-    """Words without the legal forms at their end, unless nothing else is left: `Acme Robotics Pty Ltd`."""
-    n = next((i for i in range(len(words), 0, -1) if words[i - 1] not in LEGAL_FORMS), len(words))
-    return words[:n]
-
-
-LEGAL_FORMS = frozenset(
-    "inc incorporated corp corporation co company ltd limited llc llp lp plc gmbh ag kg kgaa se sa sas sarl srl spa nv "
-    "bv ab as asa oy oyj aps pty pvt kk aktiengesellschaft ltda sro doo".split()
-)
 
 
 def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:

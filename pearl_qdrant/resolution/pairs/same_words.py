@@ -19,10 +19,19 @@ from zlib import crc32
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import IGNORED, SMALL_WORDS, is_word, variant_word, variant_words, word_rarity
+from pearl_qdrant.lexical.words import (
+    IGNORED,
+    LEGAL_FORMS,
+    SMALL_WORDS,
+    is_word,
+    variant_word,
+    variant_words,
+    without_legal_forms,
+    word_rarity,
+)
 from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
-from pearl_qdrant.resolution.pairs.features import LEGAL_FORMS, Form, is_plural_of_letters, without_legal_forms
+from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters
 
 LONGEST_FILLER = 4  # Words that a place has at most
 MOST_WORDS = 8  # Words of a name beyond which it has no places

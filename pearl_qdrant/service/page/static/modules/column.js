@@ -11,6 +11,8 @@ const CANDIDATES = 5;
 const MOST_BYTES = 50e6;
 
 const NAMES = /^(name|label|title|mention|value|term|entity|company|organi[sz]ation|city|country)s?$/i;
+const LETTERS = /[\p{L}\p{M}]/gu;
+const ROWS_LOOKED_AT = 200;
 
 let rows = [];
 let source = "table";
@@ -25,12 +27,23 @@ function columnNames() {
   return Array.from({ length: width }, (_, place) => (hasHeader() && rows[0][place]?.trim()) || `Column ${place + 1}`);
 }
 
+/** Whether a cell may be a name: mostly letters, no sentence, no address of mail or of a page. */
+const isLikeName = (cell) => cell.length <= 60 && cell.match(LETTERS)?.length >= cell.length / 2 && !/@|:\/\//.test(cell);
+
+/** The place of the column that has the names: by its header, else the one with the most different ones. */
+function likelyColumn(names) {
+  const called = names.findIndex((name) => NAMES.test(name.trim()));
+  if (called >= 0) return called;
+  const some = body().slice(0, ROWS_LOOKED_AT);
+  const counts = names.map((_, place) => new Set(some.map((row) => (row[place] ?? "").trim()).filter(isLikeName)).size);
+  return counts.indexOf(Math.max(...counts));
+}
+
 function showColumns() {
   const names = columnNames();
   const before = byId("column").value;
   put(byId("column"), names.map((name, place) => el("option", { value: String(place) }, name)));
-  const likely = names.findIndex((name) => NAMES.test(name.trim()));
-  byId("column").value = before && Number(before) < names.length ? before : String(Math.max(0, likely));
+  byId("column").value = before && Number(before) < names.length ? before : String(likelyColumn(names));
   byId("column-about").textContent = `${source}: ${plural(body().length, "row")}, ${plural(names.length, "column")}`;
 }
 
