@@ -25,7 +25,7 @@ from pearl_qdrant.store.protocol import Collection, Glance, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 from pearl_qdrant.store.search import CollectionStatus
 
-ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model"]
+ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "learned_names", "model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,12 @@ def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
     )
 
 
+def opening_warnings(collections: Sequence[Collection]) -> tuple[str, ...]:
+    """`incomplete_warnings`, and one for each collection that has lost what it learned."""
+    lost = ((one.name, loss) for one in collections if (loss := one.ledger_loss) is not None)
+    return (*incomplete_warnings(collections), *(f"Collection '{name}': {loss}." for name, loss in lost))
+
+
 def check_ours(store: Store, name: str) -> None:
     """Raise ManifestError if another program made the collection of that name: it is neither deleted nor replaced."""
     if any(found.is_foreign for found in store.glance([name])):
@@ -110,6 +116,8 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
             f"no payload index on {', '.join(missing)}, so filters are slow or refused. Make them with: "
             f"pearl-qdrant collections finalize {collection.name}",
         )
+    if (loss := collection.ledger_loss) is not None:
+        yield Problem("learned_names", f"{loss}.")
     if (message := _model_problem(collection, model)) is not None:
         yield Problem("model", message)
 
