@@ -13,10 +13,15 @@ first use (PEP 562), so that `import pearl_qdrant` costs nothing.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from pearl_qdrant._lazy import lazy_exports
 from pearl_qdrant._version import __version__
+
+# ONNX Runtime from 1.31 on reads it when it is loaded: else it writes an id of the device and a queue of events for
+# Microsoft, with the path of the program, into ~/.cache/Microsoft.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 if TYPE_CHECKING:
     from ingest.base.format import ReadOptions, TableColumns

@@ -41,6 +41,12 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of proce
 MAX_LINE_BYTES = 1 << 20
 """Maximum length of a line of text. The longest real lines have the aliases of one entity, about 100 KB."""
 
+MAX_RATIO = 500
+"""Decompressed bytes for each stored byte; names compress 3 to 30 times, a gzip bomb 1,000 times, others more."""
+
+RATIO_GRACE = 1 << 26
+"""The ratio counts only beyond this many decompressed bytes: a small file of one repeated row is harmless."""
+
 MAX_PASSAGE_BYTES = 1 << 23
 """Maximum size of a file that is one text: a shelf of books. It is annotated in blocks, and only the text is kept."""
 

@@ -1,8 +1,9 @@
 """Text in other encodings than UTF-8: found, converted, and said; and what a file is that is no text.
 
-UTF-16 is known by its mark or its NUL bytes. The encodings with one byte or several for a letter (Windows-1252,
-Shift-JIS, ...) show themselves by bytes that are not UTF-8; charset-normalizer tells which one it is, from the lines
-that have such bytes. A file that had valid UTF-8 beyond ASCII before is UTF-8 with damaged lines, and stays as it is.
+UTF-16 and UTF-32 are known by their mark or their NUL bytes. The encodings with one byte or several for a letter
+(Windows-1252, Shift-JIS, ...) show themselves by bytes that are not UTF-8; charset-normalizer tells which one it is,
+from the lines that have such bytes. A file that had valid UTF-8 beyond ASCII before is UTF-8 with damaged lines, and
+stays as it is.
 
 Lines end at newlines only: `str.splitlines` would also split at U+2028, U+0085, vertical tab and form feed, which
 occur in names. A bad line is yielded as a `BadLine`, not raised.
@@ -80,8 +81,10 @@ def check_is_text(path: str, head: bytes) -> None:
     if head[257:262] == b"ustar":
         raise FormatError(path, None, "is a tar archive. Unpack it: tar -xf")
     lines = head.split(b"\n")
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or wide_encoding(head) is not None:
-        raise FormatError(path, None, "is UTF-16 text. Convert it: iconv -f UTF-16 -t UTF-8")
+    marked = next((name for mark, name in _BOMS[:-1] if head.startswith(mark)), None)
+    if (wide := marked or wide_encoding(head)) is not None:
+        kind = wide[:6].upper()
+        raise FormatError(path, None, f"is {kind} text. Convert it: iconv -f {kind} -t UTF-8")
     if b"\0" in head and _is_mostly_binary(lines):
         raise FormatError(path, None, "is not text: it is full of NUL bytes. Is it a binary file?")
     if len(lines) == 1 and head.count(b"\r") > 1 and len({part.count(b"\t") for part in head.split(b"\r")[:-1]}) == 1:
@@ -89,10 +92,11 @@ def check_is_text(path: str, head: bytes) -> None:
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """UTF-16 without its mark: nearly every second byte of text in Latin letters is NUL."""
-    n = len(head) // 2
-    for name, nuls, others in (("utf-16-le", head[1::2], head[::2]), ("utf-16-be", head[::2], head[1::2])):
-        if n >= 4 and nuls.count(0) > 0.6 * n and others.count(0) < 0.01 * n:
+    """UTF-16 or UTF-32 without its mark: nearly all bytes but one of two or four are NUL in text in Latin letters."""
+    for width, name, letter in ((4, "utf-32-le", 0), (4, "utf-32-be", 3), (2, "utf-16-le", 0), (2, "utf-16-be", 1)):
+        n = len(head) // width
+        nuls = min((head[i::width].count(0) for i in range(width) if i != letter), default=0)
+        if n >= 4 and nuls > 0.6 * n and head[letter::width].count(0) < 0.01 * n:
             return name
     return None
 
@@ -110,7 +114,13 @@ _LATIN = ("cp1252", "cp1250", "cp1254", "mac_roman")
 # In Windows-1252 these stand beside letters only where the text is in another encoding.
 _NOT_WESTERN = re.compile(r"[^\W\d_][¡-¿×÷ƒˆ˜†‡‰‹›Ÿ]|[¢-©¬-´¸¹¼-¾†‡][^\W\d_]")
 _NO_LETTERS = re.compile(rb"[\t\r;,|0-9\"']+")
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_BOMS = (
+    (b"\xff\xfe\0\0", "utf-32-le"),  # begins as that of UTF-16
+    (b"\0\0\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+    (b"\xef\xbb\xbf", "utf-8"),
+)
 
 
 def check_encoding(name: str) -> str:
@@ -142,7 +152,7 @@ class Utf8Source(ByteSource):
             first += more
         encoding = self._given
         for mark, name in _BOMS:
-            if first.startswith(mark) and encoding in (None, name, "utf-8", "utf-16"):
+            if first.startswith(mark) and encoding in (None, name, "utf-8", name[:6]):
                 first, encoding = first[len(mark) :], name
                 break
         else:

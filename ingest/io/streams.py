@@ -31,15 +31,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from pearl_qdrant import settings
+from pearl_qdrant.binary_tables import refuse_expansion
 from pearl_qdrant.errors import FormatError, InputError
 
 CHUNK = 1 << 18  # bytes read or decompressed at a time
-MAX_RATIO = 500
-"""Decompressed bytes for each stored byte; names compress 3 to 30 times, a gzip bomb 1,000 times, others more."""
-
-RATIO_GRACE = 1 << 26
-"""The ratio counts only beyond this many decompressed bytes: a small file of one repeated row is harmless."""
-
+MAX_RATIO, RATIO_GRACE = settings.MAX_RATIO, settings.RATIO_GRACE
 _MAX_DECODER_MEMORY = 1 << 28  # of an xz stream; xz -9 needs 65 MiB
 # Small, as a piece may hold many streams, and one call of zstd returns all that its input holds: at worst 64 MiB.
 _PIECE = 1 << 11
@@ -163,15 +160,8 @@ def _new_decoder(compression: str) -> Any:
 
 
 def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None:
-    """Refuse a decompression bomb: one rule for every container. Raises FormatError if the bytes that `n_stored`
-    become, decompressed or declared, are over `MAX_RATIO` times as many.
-    """
-    if n_written > RATIO_GRACE and n_written > MAX_RATIO * n_stored:
-        message = (
-            f"its {kind} data expands from {n_stored:,} to over {n_written:,} bytes, as no base of names does (limit: "
-            f"{MAX_RATIO} times). If the file is sound, decompress it first"
-        )
-        raise FormatError(path, None, message)
+    """As `binary_tables.check_expansion`, for all that is read here."""
+    refuse_expansion(path, n_stored, n_written, kind, grace=RATIO_GRACE, ratio=MAX_RATIO)
 
 
 SEPARATOR = "!"  # between archive and member in the path of a source

@@ -84,7 +84,7 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     if lines and (sep := lines[0].strip().strip('"')).lower().startswith("sep=") and 4 < len(sep) <= 6:
         delimiter, lines, n_skipped = delimiter or sep[4:], lines[1:], n_skipped + 1
     if not any(line.strip() for line in lines):
-        raise FormatError(source.path, None, "holds nothing but blank lines")
+        raise _no_lines(source)
     delimiter = delimiter or ("\t" if kind == "tsv" else None)
     signs = [delimiter] if delimiter else DELIMITERS
     tried = [one for sign in signs if (one := _try_sign(source.path, lines, sign, columns, known, kind)) is not None]
@@ -126,6 +126,17 @@ def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
         return (line if isinstance(line, str) else "" for _, line in read_lines(source))
     lines = head.decode("utf-8-sig", "replace").split("\n")
     return (line.rstrip("\r") for line in lines)
+
+
+def _no_lines(source: ByteSource) -> FormatError:
+    """The error for a text without a first line that can be used."""
+    for number, line in islice(read_lines(source), _N_LINES):
+        if isinstance(line, BadLine) and line.reason == LINE_TOO_LONG:
+            message = f"this line has more than {limits.MAX_LINE_BYTES:,} bytes (limit). Is it a table, a row a line?"
+            return FormatError(source.path, number, f"{message} It begins: {make_excerpt(line.text)}")
+        if isinstance(line, BadLine):
+            return FormatError(source.path, number, f"no line before or after this one can be read ({line.reason})")
+    return FormatError(source.path, None, "holds nothing but blank lines")
 
 
 def _try_sign(

@@ -8,15 +8,13 @@ otherwise than it is read is said as a warning.
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import lru_cache
-from itertools import chain, islice
-from mmap import ACCESS_READ, mmap
+from itertools import chain, dropwhile, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ingest.base.format import (
     Base,
@@ -49,13 +47,9 @@ from ingest.readers.delimited import IsHeader, check_delimiter, open_text
 from ingest.readers.json_records import find_prefix, read_records
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
 from ingest.readers.signs import looks_like_json
+from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError
-from pearl_qdrant.installing import install_command
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
@@ -100,23 +94,25 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
     """Open Parquet, Arrow or a workbook; the stack closes it. Raises FormatError if it is damaged, or another file."""
     container = check_path(path)
+    if container == "workbook":
+        _check_zip(path)
+    opened = stack.enter_context(
+        open_table(path, container, sheet=options.sheet, batch_rows=BATCH_ROWS, check=check_expansion)
+    )
     if container != "workbook":
-        return _open_arrow(path, container, options, stack)
-    notes: list[str] = []
-    rows = enumerate(read_workbook(path, options.sheet, notes), 1)
-    first = list(islice(rows, options.skip_lines or 0, (options.skip_lines or 0) + _N_SAMPLE))
+        return _columns_of(path, container, opened, options)
+    rows = dropwhile(lambda row: row[0] <= (options.skip_lines or 0), opened.rows)
+    first = list(islice(rows, _N_SAMPLE))
     is_known = _header_test(options)
     titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
     start = next(titles, 0)
-    header = list(map(shown, first[start - 1][1])) if start else None
+    number, header = (first[start - 1][0], list(map(shown, first[start - 1][1]))) if start else (1, None)
     sample = [cells for _, cells in first[start:]]
-    about = notes[0] if notes else "workbook"
-    return Table(path, header, chain(first[start:], rows), sample, about, header_line=start or 1, is_typed=True)
+    return Table(path, header, chain(first[start:], rows), sample, opened.about, header_line=number, is_typed=True)
 
 
-def _open_arrow(path: str, container: str, options: ReadOptions, stack: ExitStack) -> Table:
-    schema, chunks = stack.enter_context(open_arrow(path, container))
-    header = list(schema.names)
+def _columns_of(path: str, container: str, opened: OpenedTable, options: ReadOptions) -> Table:
+    header = opened.columns
     place = {name: i for i, name in enumerate(header)}
     steps = []
     for column in (options.columns or TableColumns()).names():
@@ -124,9 +120,9 @@ def _open_arrow(path: str, container: str, options: ReadOptions, stack: ExitStac
         if column not in place and outer in place and inner:
             header.append(column)
             steps.append((place[outer], parse_path(inner)))
-    rows: Iterator[Row] = enumerate(
-        (row + [find_path(row[i], path) for i, path in steps] for chunk in chunks for row in chunk), 1
-    )
+    rows: Iterator[Row] = opened.rows
+    if steps:
+        rows = ((number, [*row, *(find_path(row[i], path) for i, path in steps)]) for number, row in opened.rows)
     first = list(islice(rows, _N_SAMPLE))
     sample = [row for _, row in first if isinstance(row, list)]
     return Table(path, header, chain(first, rows), sample, container, is_typed=True)
@@ -352,17 +348,12 @@ def _files_of(path: str, base: Base) -> list[str]:
     return found
 
 
-BATCH_ROWS = 4096
-
-_MAGICS = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
+_MAGICS: dict[bytes, Kind] = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
 _OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"
 _MAX_METADATA = 1 << 26
-_FRAMES = re.compile(rb"\x04\x22\x4d\x18|\x28\xb5\x2f\xfd")
-_MOST_DECLARED = 1 << 40  # bytes
-_MAX_SHEETS_SHOWN = 10
 
 
-def find_container(path: str) -> str | None:
+def find_container(path: str) -> Kind | None:
     """What a file is by its first bytes: Parquet, Arrow, Arrow stream, workbook, or None. Never raises."""
     try:
         if path == STDIN or not Path(path).is_file():
@@ -381,33 +372,6 @@ def find_container(path: str) -> str | None:
     return "Arrow stream" if is_stream else None
 
 
-def read_workbook(path: str, sheet: str | None, notes: list[str]) -> Iterator[list[Any]]:
-    """Rows of a sheet: the one that is named, else the first that has cells; `notes` gets a line about the sheets.
-    Raises FormatError if it is damaged, a bomb, or has no such sheet.
-    """
-    from python_calamine import CalamineError, CalamineWorkbook
-
-    _check_zip(path)
-    try:
-        workbook = CalamineWorkbook.from_path(path)
-        names = workbook.sheet_names
-        if sheet is not None and sheet not in names:
-            message = f"has no sheet '{sheet}' (it has: {', '.join(names[:_MAX_SHEETS_SHOWN])})"
-            raise FormatError(path, None, message, option="sheet")
-        for name in [sheet] if sheet is not None else names:
-            rows = workbook.get_sheet_by_name(name).iter_rows()
-            first = next(iter(rows), None)
-            if first is not None:
-                others = f" of {len(names)} ({', '.join(names[:_MAX_SHEETS_SHOWN])})" if len(names) > 1 else ""
-                notes.append(f"workbook, sheet '{name}'{others}")
-                yield first
-                yield from rows
-                return
-    except (CalamineError, OSError, ValueError) as error:
-        raise FormatError(path, None, f"the workbook is damaged or encrypted ({error})") from error
-    raise FormatError(path, None, "is a workbook without cells")
-
-
 def _check_zip(path: str) -> None:
     if not zipfile.is_zipfile(path):
         return
@@ -416,91 +380,7 @@ def _check_zip(path: str) -> None:
     check_expansion(path, Path(path).stat().st_size, n_bytes, "workbook")
 
 
-@contextmanager
-def open_arrow(path: str, container: str) -> Iterator[tuple[pa.Schema, Iterator[list[list[Any]]]]]:
-    """The schema of a file, and its rows in batches. Raises FormatError if pyarrow is not installed, or the file is
-    damaged or a bomb; with the row that was reached.
-    """
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError as error:
-        message = f"{container} files need pyarrow, which is not installed. Install it with: {install_command('arrow')}"
-        raise FormatError(path, None, message) from error
-    done = [0]
-    try:
-        if container == "Parquet":
-            import pyarrow.parquet as pq
-
-            with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True) as file:
-                size, metadata = Path(path).stat().st_size, file.metadata
-                for i in range(metadata.num_row_groups):
-                    check_expansion(path, size, metadata.row_group(i).total_byte_size, container)
-                # One thread: the others encode.
-                batches = file.iter_batches(batch_size=BATCH_ROWS, use_threads=False)
-                yield file.schema_arrow, _rows(batches, done)
-        else:
-            _check_declared(path, container)
-            with pa.memory_map(path) as mapped:
-                if container == "Arrow":
-                    reader = pa.ipc.open_file(mapped)
-                    batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-                else:
-                    reader = batches = pa.ipc.open_stream(mapped)
-                yield reader.schema, _rows(batches, done)
-    except (pa.ArrowException, OSError, MemoryError, UnicodeError, OverflowError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
-        text = " ".join(str(error).split())[:300]
-        message = f"the {container} data is damaged or cut off ({text or type(error).__name__}). Fetch it again"
-        raise FormatError(path, done[0] or None, f"after this row, {message}" if done[0] else message) from error
-
-
-def _rows(batches: Any, done: list[int]) -> Iterator[list[list[Any]]]:
-    """Rows of Python values; offsets and indices are checked before anything follows them."""
-    import pyarrow as pa
-
-    for batch in batches:
-        for start in range(0, batch.num_rows, BATCH_ROWS):
-            part = batch.slice(start, BATCH_ROWS)
-            part.validate()
-            columns = []
-            for column in part.columns:
-                try:
-                    column.validate(full=True)  # a wrong offset would crash the process
-                except pa.ArrowInvalid as error:
-                    if "UTF8" not in str(error):  # such texts are refused row by row
-                        raise
-                if pa.types.is_dictionary(column.type):
-                    column = column.dictionary_decode()
-                columns.append(_values(column))
-            yield [list(row) for row in zip(*columns, strict=True)]
-            done[0] += part.num_rows
-
-
-def _values(column: pa.Array) -> list[Any]:
-    try:
-        return column.to_pylist()  # type: ignore[no-any-return]
-    except UnicodeDecodeError:  # some text is no UTF-8: bytes, which are decoded, or refused, row by row
-        import pyarrow as pa
-
-        return column.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
-
-
-def _check_declared(path: str, container: str) -> None:
-    """Hold the sizes that compressed buffers declare against the size of the file.
-
-    Each buffer of a compressed batch has the bytes that it will have, as eight bytes, and then a frame of LZ4 or zstd
-    (Arrow's format, "Compression"); all of them begin at a multiple of eight. Other bytes may look so in a file of
-    gigabytes, but rarely with a size below `_MOST_DECLARED`, beyond which pyarrow finds no memory.
-    """
-    size = Path(path).stat().st_size
-    with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        places = (match.start() - 8 for match in _FRAMES.finditer(data) if match.start() % 8 == 0)
-        sizes = (int.from_bytes(data[at : at + 8], "little") for at in places if at > 0)
-        check_expansion(path, size, sum(one for one in sizes if one < _MOST_DECLARED), container)
-
-
-def check_path(path: str) -> str:
+def check_path(path: str) -> Kind:
     """What a file is; see `find_container`. Raises FormatError if it cannot be opened, or is another kind of file."""
     if path == STDIN:
         raise FormatError(path, None, "Parquet, Arrow and workbooks are read from files, not from standard input")

@@ -34,6 +34,7 @@ from pearl_qdrant.errors import PearlQdrantError
 
 _INTERRUPTED = 130
 _PATH_CHARS = 200  # of a path in a message
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")  # where a library is loaded
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,9 @@ def _run() -> None:
     except BrokenPipeError:  # the reader of our output has exited, as in `| head`
         silence_output()
         sys.exit(1)
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and not any(sign in str(error) for sign in _NO_MEMORY):
+            raise
         log.info("The error in full:", exc_info=error)
         _print_error(_message_of_system(error))
         sys.exit(1)
@@ -124,8 +127,10 @@ def message_of(error: PearlQdrantError) -> str:
     return message if flag in message else f"{message} Option: {flag}"
 
 
-def _message_of_system(error: OSError | MemoryError) -> str:
+def _message_of_system(error: OSError | MemoryError | ImportError) -> str:
     """What the operating system refused, with the start of the path, and what to do."""
+    if isinstance(error, ImportError):
+        return f"memory ran out while a library was loaded ({error}). Free some, or allow more (ulimit -v)"
     if isinstance(error, MemoryError):
         return "memory ran out; what was stored is kept. Free some, or take less at once"
     path = "" if error.filename is None else os.fsdecode(error.filename)

@@ -47,7 +47,7 @@ from pearl_qdrant.linking.ranking.model import (
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.store.administration import incomplete_warnings
+from pearl_qdrant.store.administration import opening_warnings
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import LinkCalibration, Manifest, NamePoint
 from pearl_qdrant.store.search import chunks
@@ -286,7 +286,7 @@ class LinkerState:
             MentionStream(encoder, statistics, model, baseline, overrides.reranker, cache),
             LearnedNames(location, collections),
             chosen,
-            incomplete_warnings(collections),
+            opening_warnings(collections),
             check,
         )
 

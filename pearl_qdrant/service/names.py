@@ -20,13 +20,14 @@ import logging
 import multiprocessing
 import os
 import sqlite3
+import stat
 import sys
 import tempfile
 import threading
 import unicodedata
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from multiprocessing.process import BaseProcess
@@ -335,7 +336,21 @@ def usable_cache(environment: Mapping[str, str] = os.environ) -> Path:
             return folder
     except (OSError, RuntimeError):  # a read-only file system; a user without a home
         pass
-    return Path(tempfile.gettempdir()) / "pearl-qdrant"
+    return _own_temporary_folder()
+
+
+def _own_temporary_folder() -> Path:
+    """A folder of this user alone among temporary files, where anyone may make a folder or a link of any name."""
+    if not hasattr(os, "geteuid"):  # on Windows they are the user's own
+        return Path(tempfile.gettempdir()) / "pearl-qdrant"
+    folder = Path(tempfile.gettempdir()) / f"pearl-qdrant-{os.geteuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
+        return folder
+    log.warning("%s is not a folder of this user alone: the indexes of names go to a new one", folder)
+    return Path(tempfile.mkdtemp(prefix="pearl-qdrant-"))
 
 
 class NameKeeper:

@@ -25,7 +25,9 @@ from pearl_qdrant.store.protocol import Collection, Glance, Store
 from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest
 from pearl_qdrant.store.search import CollectionStatus
 
-ProblemKind = Literal["unfinished_load", "wrong_count", "no_graph", "missing_indexes", "model", "foreign_points"]
+ProblemKind = Literal[
+    "unfinished_load", "wrong_count", "no_graph", "missing_indexes", "learned_names", "model", "foreign_points"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,12 @@ def incomplete_warnings(collections: Iterable[Collection]) -> tuple[str, ...]:
     )
 
 
+def opening_warnings(collections: Sequence[Collection]) -> tuple[str, ...]:
+    """`incomplete_warnings`, and one for each collection that has lost what it learned."""
+    lost = ((one.name, loss) for one in collections if (loss := one.ledger_loss) is not None)
+    return (*incomplete_warnings(collections), *(f"Collection '{name}': {loss}." for name, loss in lost))
+
+
 def check_ours(store: Store, name: str) -> None:
     """Raise ManifestError if another program made the collection of that name: it is neither deleted nor replaced."""
     if any(found.is_foreign for found in store.glance([name])):
@@ -120,6 +128,8 @@ def find_problems(collection: Collection, *, model: str | None = None) -> Iterat
         yield Problem("no_graph", no_graph(collection.name))
     if missing := [field for field in INDEXED_FIELDS if field not in status.payload_indexes]:
         yield Problem("missing_indexes", missing_indexes(collection.name, missing))
+    if (loss := collection.ledger_loss) is not None:
+        yield Problem("learned_names", f"{loss}.")
     if (message := _model_problem(collection, model)) is not None:
         yield Problem("model", message)
 

@@ -162,6 +162,13 @@ class Collection(ABC):
         """What names the state that is searched here; None if no other process can have that state."""
         return None
 
+    @property
+    def ledger_loss(self) -> str | None:
+        """What is missing of what it learned, and what to do, as a part of a sentence; None if nothing is known to be
+        (embedded).
+        """
+        return None
+
     def editing(self) -> AbstractContextManager[None]:
         """Let those who read an embedded collection see all changes of a block when it ends; blocks may be nested."""
         return nullcontext()

@@ -54,6 +54,18 @@ def read_at_most(file: BinaryIO, limit: int) -> bytes:
     return file.read(min(limit, os.fstat(file.fileno()).st_size + 1))
 
 
+def is_in_memory(path: Path) -> bool:
+    """Whether the file system of a path is in memory (tmpfs), by what Linux says; False where that is not known."""
+    device = path.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}" if hasattr(os, "major") else ""
+    with suppress(OSError), Path("/proc/self/mountinfo").open(encoding="utf-8", errors="replace") as mounts:
+        for line in mounts:
+            about, _, kind = line.partition(" - ")
+            if about.split()[2] == wanted:
+                return kind.split()[0] in ("tmpfs", "ramfs")
+    return False
+
+
 class ProcessGuard:
     """Remembers the process that opened something; `what` is the beginning of a sentence.
 
@@ -86,7 +98,7 @@ _MEMORY = (
     "os error 12",
     "errno 12",
 )
-_THREADS = ("failed to spawn", "can't start new thread")
+_THREADS = ("failed to spawn", "can't start new thread", "thread pool: resource temporarily unavailable")
 _CODES = {errno.EAGAIN: _THREADS[0], errno.EMFILE: _FILES[0], errno.ENFILE: _FILES[0], errno.ENOMEM: _MEMORY[0]}
 
 
@@ -110,7 +122,7 @@ def resource_error(problem: BaseException | str, what: str) -> StoreError | None
     elif any(sign in lower for sign in _THREADS):
         why = (
             f"the system allows no further thread or process ({text}). Nothing is wrong with what is stored. Allow "
-            f"more (ulimit -u, or the limit of the container)"
+            f"more (ulimit -u and -v, or the limits of the container)"
         )
     elif any(sign in lower for sign in _MEMORY):
         why = (

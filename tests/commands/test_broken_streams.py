@@ -75,14 +75,27 @@ def test_all_streams_may_be_closed(tmp_path: Path) -> None:
     assert shell("models list | head -0", tmp_path) == (0, "")
 
 
-def test_memory_that_runs_out_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger or file that is larger than memory ends in a line that says so."""
+_MAPPING = "x.so: failed to map segment from shared object"
+
+
+@pytest.mark.parametrize(
+    "problem, said",
+    [
+        (MemoryError(), "memory ran out; what was stored is kept. Free some, or take less at once"),
+        (ImportError(_MAPPING), f"memory ran out while a library was loaded ({_MAPPING}). Free some, or allow more"),
+    ],
+)
+def test_memory_that_runs_out_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, problem: Exception, said: str
+) -> None:
+    """A ledger or file that is larger than memory, or a library that is (`ulimit -v`), ends in a line that says so."""
 
     def grow(*names: str, **options: object) -> EntityLinker:
-        raise MemoryError
+        raise problem
 
     monkeypatch.setattr(EntityLinker, "open", grow)
     outcome = run("link", "NYC", "--collection", "base")
 
     assert outcome.status == 1
-    assert outcome.err == "Error: memory ran out; what was stored is kept. Free some, or take less at once\n"
+    assert outcome.err.startswith(f"Error: {said}")
+    assert outcome.err.count("\n") == 1

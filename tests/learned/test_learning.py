@@ -15,7 +15,7 @@ from pearl_qdrant.linking.calibration import CalibrationData, Label
 from pearl_qdrant.linking.learned import learned_batches
 from pearl_qdrant.linking.learned.ledger import Ledger, parse_ledger
 from pearl_qdrant.linking.learned.names import LearnedNames
-from pearl_qdrant.store import open_store
+from pearl_qdrant.store import open_store, verify_collection
 from pearl_qdrant.store.edge.content import LEDGER_FILE
 
 
@@ -145,6 +145,39 @@ def test_unknown_ids_are_an_error_or_left_out(tmp_path: Path, linker: EntityLink
     assert (learned.skipped, learned.unknown_ids, learned.batch.mentions) == (3, ("x1", "x2"), 1)
     with pytest.raises(LearningError, match="no labelled mention"):
         linker.learn([("foo", "x2")], skip_unknown=True)
+
+
+@pytest.mark.parametrize("left", [None, 0, 40])
+def test_a_ledger_that_was_cut_or_removed_is_said(tmp_path: Path, linker: EntityLinker, left: int | None) -> None:
+    """Opening the base and verifying it say that learned names are gone, also after an edit, until some are learned."""
+    store, ledger = str(tmp_path / "store"), tmp_path / "store" / "base" / LEDGER_FILE
+    path = tmp_path / "labelled.tsv"
+    path.write_text("Gotham\tnyc\n", encoding="utf-8")
+    linker.learn(path)
+    linker.close()
+    assert verify_collection("base", store=store).problems == ()
+    whole = ledger.read_bytes()
+    if left is None:
+        ledger.unlink()
+    else:
+        ledger.write_bytes(whole[:left])
+    lost = f"has {left or 0:,} of {len(whole):,} bytes, so that names that it learned are gone. Copy that file back"
+
+    def said() -> list[str]:
+        with EntityLinker.open("base", store=store) as opened:
+            return [*opened.warnings, *(one.message for one in verify_collection("base", store=store).problems)]
+
+    assert [lost in one for one in said()] == [True, True]
+    with EntityLinker.open("base", store=store) as opened:
+        opened.delete(["nyc"])
+    assert [lost in one for one in said() if "learned" in one] == [True, True]
+    ledger.write_bytes(whole)
+    assert said() == []
+    ledger.unlink()
+    with EntityLinker.open("base", store=store) as opened:
+        path.write_text("Gotham\tNIL\n", encoding="utf-8")
+        opened.learn(path)
+    assert said() == []
 
 
 def test_the_same_mentions_are_not_learned_twice_by_accident(linker: EntityLinker) -> None:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,6 +48,42 @@ def test_a_collection_in_a_read_only_folder_says_that_it_must_be_writable(tmp_pa
         with pytest.raises(StoreError, match=r"'other' cannot be created: .*Read-only.*as the store"):
             store.create(manifest_of("other"))
         assert store.collections() == ["toy"]
+
+
+OPENING = """
+import os, shutil, sys
+from pearl_qdrant.errors import StoreFullError
+from pearl_qdrant.store import open_store
+
+disk = sys.argv[1]
+for megabytes in (85, 58, 40, 18, 9):
+    with open(f"{disk}/fill", "ab") as fill:
+        fill.write(bytes(shutil.disk_usage(disk).free - megabytes * 1_000_000))
+    for read_only in (False, True):
+        try:
+            open_store(f"{disk}/store").open("toy", read_only=read_only).close()
+            print("opened")
+        except StoreFullError as error:
+            print("full" if "free some space" in str(error) else error)
+"""
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_store_in_memory_without_space_to_open_it_is_a_full_disk(tmp_path: Path, is_elsewhere: bool) -> None:
+    """Files in memory take their space when they are opened: where it is not there, the process does not end. To read,
+    the folder for temporary files does as well.
+    """
+    with small_disk(tmp_path / "disk", "300m") as disk:
+        store = open_store(disk / "store")
+        with closing(store), closing(store.create(manifest_of())) as collection:
+            collection.upsert(*many(50))
+        env = {**os.environ, "TMPDIR": str(tmp_path if is_elsewhere else disk), "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(
+            [sys.executable, "-c", OPENING, str(disk)], env=env, capture_output=True, text=True, check=False
+        )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["full", "opened" if is_elsewhere else "full"] * 5
 
 
 def test_a_lock_that_cannot_be_created_is_reported(filled: Store) -> None:
@@ -295,6 +332,7 @@ def test_with_too_few_files_every_error_says_so(filled: Store) -> None:
         ("failed to open WAL: Cannot allocate memory (os error 12)", "memory"),
         ("memory allocation of 4294967296 bytes failed", "memory"),
         ('failed to spawn thread: Os { code: 11, kind: WouldBlock, message: "Resource temporarily..." }', "thread"),
+        ("failed to build edge-search thread pool: Resource temporarily unavailable (os error 11)", "thread"),
     ],
 )
 def test_what_the_engine_says_of_resources(message: str, word: str) -> None:

@@ -240,6 +240,7 @@ def test_too_many_bad_rows_stop_the_run(max_errors: int | None, bad: int, stops:
         ('{"id": 1}\n', "JSON"),
         ("Paris\nRome\n", "no tab separates"),
         ("\n\n \n", "blank lines"),
+        ("id\t" + "x" * (2 << 20) + "\n", r"-:1: this line has more than 1,048,576 bytes .* begins: id"),
         ("id\tname\n", "header and no rows"),
     ],
 )

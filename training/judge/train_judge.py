@@ -135,7 +135,8 @@ class JudgeObjective(Objective):
 
     def rate(self, step: int, factor: float) -> float:
         done = (step - 1) / self._steps
-        return self._request.learning_rate * factor * min(1.0, step / _WARM_UP) * (1.0 - done) ** 0.7
+        left = float((1.0 - done) ** 0.7)
+        return self._request.learning_rate * factor * min(1.0, step / _WARM_UP) * left
 
     def batches(self, steps: range) -> Iterator[JudgeBatch]:
         """Each chunk is a function of the seed and its number."""

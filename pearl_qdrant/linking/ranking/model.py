@@ -153,11 +153,12 @@ DECISION_FEATURES = (*FEATURES, *NIL_FEATURES)
 """The features of the decision: of the first candidate, and of the mention."""
 
 
-def decision_rows(first: FloatArray, nil_features: FloatArray) -> FloatArray:
+def decision_rows(first: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]) -> FloatArray:
     """The features of the decision of m mentions, (m, len(DECISION_FEATURES)): those of the first candidates, (m,
     len(FEATURES)), beside those of the mentions, (m, len(NIL_FEATURES)).
     """
-    return np.concatenate([first, nil_features], axis=1)
+    rows: FloatArray = np.concatenate([first, nil_features], axis=1).astype(np.float64)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from pearl_qdrant.binary_tables import open_table
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.installing import install_command
 from pearl_qdrant.resolution.graphs.graphml import SEPARATOR, unquoted, write_graphml
 from pearl_qdrant.resolution.graphs.records import ADDED, Edge, Graph, Merge, Node, Rules, Value
 
@@ -168,7 +168,7 @@ def _table(folder: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
     path = next((folder / name for name in names if (folder / name).exists()), None)
     if path is None:
         raise FormatError(str(folder), 1, f"{names[0]} is missing; is this the output folder of GraphRAG?")
-    rows: list[dict[str, Any]] = _parquet(path).read_table(path).to_pylist()
+    rows = _rows(path)[0]
     for row in rows:
         row.update({name: tuple(map(str, value)) for name, value in row.items() if isinstance(value, list)})
     needed = {"source", "target"} if names is _RELATIONSHIPS else set()
@@ -177,13 +177,10 @@ def _table(folder: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
     return rows
 
 
-def _parquet(path: Path) -> Any:
-    try:
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        message = f"Parquet files need pyarrow, which is not installed. Install it with: {install_command('arrow')}"
-        raise FormatError(str(path), 1, message) from error
-    return pq
+def _rows(path: Path) -> tuple[list[dict[str, Any]], bytes]:
+    """The rows of a table, and its schema."""
+    with open_table(str(path), "Parquet") as table:
+        return [dict(zip(table.columns, row, strict=True)) for _, row in table.rows], table.schema
 
 
 def write_graphrag(folder: Path, out: Path, merge: Merge) -> None:
@@ -230,27 +227,28 @@ def _relationship_ids(graph: Graph, before: Graph, new_keys: Mapping[str, str]) 
 def _write(out: Path, names: tuple[str, ...], rows: list[dict[str, Any]], more: Sequence[str]) -> None:
     """Replace a table; its columns keep their types."""
     import pyarrow as pa
+    from pyarrow import parquet
 
     path = next(out / name for name in names if (out / name).exists())
-    pq = _parquet(path)
-    schema = pq.read_schema(path).remove_metadata()
+    with open_table(str(path), "Parquet") as table:
+        schema = pa.ipc.read_schema(pa.py_buffer(table.schema)).remove_metadata()
     for name in more:
         if name not in schema.names:
             schema = schema.append(pa.field(name, pa.float64() if name == "probability" else pa.string()))
     rows = [{name: list(one) if isinstance(one, tuple) else one for name, one in row.items()} for row in rows]
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
+    parquet.write_table(pa.Table.from_pylist(rows, schema=schema), path)
 
 
 def _renumber(path: Path, new_ids: Mapping[str, Mapping[str, str]]) -> None:
     import pyarrow as pa
+    from pyarrow import parquet
 
-    pq = _parquet(path)
-    table = pq.read_table(path)
-    rows = table.to_pylist()
+    rows, schema = _rows(path)
     for row in rows:
         for column, changed in new_ids.items():
             if row.get(column) is not None:
                 row[column] = list(
                     dict.fromkeys(new for one in row[column] if (new := changed.get(str(one), str(one))))
                 )
-    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema.remove_metadata()), path)
+    kept = pa.ipc.read_schema(pa.py_buffer(schema)).remove_metadata()
+    parquet.write_table(pa.Table.from_pylist(rows, schema=kept), path)

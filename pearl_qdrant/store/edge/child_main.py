@@ -12,7 +12,6 @@ it. Until then filters work, but read the payloads.
 from __future__ import annotations
 
 import ctypes
-import os
 import pickle
 import select
 import signal
@@ -22,9 +21,10 @@ from typing import IO
 
 import msgspec
 
+from pearl_qdrant.child import begin, receive, send
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.child_process import COMPACT, FAILED, FLUSH, OK, POINTS, Answer, Job, receive, send
+from pearl_qdrant.store.edge.child_process import COMPACT, FAILED, FLUSH, OK, POINTS, Answer, Job
 from pearl_qdrant.store.edge.content import IndexState
 from pearl_qdrant.store.edge.shard import PointBatch
 from pearl_qdrant.store.schema import LEXICAL
@@ -121,12 +121,9 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     """Do the job given on the command line."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches this process too; the parent decides
+    requests, answers = begin()
     job = msgspec.json.decode(sys.argv[1], type=Job)
     _die_with_parent()
-    requests = sys.stdin.buffer
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries must not mix with the frames
     try:
         with edge_shard.edge_errors(job.collection, "writing to it"):
             if job.task == "finalize":

@@ -2,28 +2,25 @@
 
 Edge's growing segments take anonymous memory that a process never returns, and `update` and `optimize` hold the
 interpreter lock. In a child the memory is returned at its end, the parent's encoder keeps running, and Ctrl-C can stop
-it. They exchange frames over the child's standard input and output: one answer for each request. A small load has no
-child: to start one takes longer than to write the points.
+it. There is one answer for each request. A small load has no child: to start one takes longer than to write the points.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import msgspec
 from qdrant_edge import EdgeShard
 
+from pearl_qdrant.child import ChildProcess, why_ended
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import PearlQdrantError, StoreClosedError, StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
@@ -45,8 +42,6 @@ OK, FAILED = b"+", b"!"
 Answer = dict[str, Any]
 
 DIRECT_POINTS = 1000  # points that a load writes in this process, as an edit does: a child takes 0.4 s to start
-_STDERR_CHARS = 2000  # characters of a dead child's standard error that an error message shows
-_EXIT_S = 60.0  # a child flushes before it exits
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,54 +65,22 @@ class Job:
     compact_unindexed_points: int
 
 
-def send(stream: IO[bytes], kind: bytes, body: object = b"") -> None:
-    """Send a request or an answer: its kind, and a body that can be pickled."""
-    pickle.dump((kind, body), stream, protocol=pickle.HIGHEST_PROTOCOL)
-    stream.flush()
-
-
-def receive(stream: IO[bytes]) -> tuple[bytes, Any] | None:
-    """Read the next request or answer; None if the other side has closed the pipe, even within one."""
-    try:
-        kind, body = pickle.load(stream)  # noqa: S301 - our own parent or child sent it
-    except (EOFError, pickle.UnpicklingError):
-        return None
-    return kind, body
-
-
-class EdgeProcess:
-    """One child. It first sends an answer by itself, when it is ready. After an error it exits."""
+class EdgeProcess(ChildProcess):
+    """One child. It first sends an answer by itself, when it is ready. After an error it exits, and flushes before."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        root = Path(__file__).resolve().parents[3]
-        search = [str(root), *(str(Path(entry).resolve()) for entry in sys.path if entry)]
         try:
-            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", MODULE, msgspec.json.encode(job).decode()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._stderr,
-                cwd=root,  # which `-m` puts first in the child's search path
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
-            )
+            super().__init__(MODULE, msgspec.json.encode(job).decode())
         except OSError as error:  # also if the disk is full: then there is no folder for temporary files
-            if hasattr(self, "_stderr"):
-                self._stderr.close()
             failed = f"Cannot start the process that writes collection '{job.collection}'"
             raise resource_error(error, failed) or StoreError(
                 f"{failed} ({error}). Free some space, or point TMPDIR to another disk."
             ) from error
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def receive_answer(self) -> Answer:
         """Wait for the next answer; StoreError if the child reports an error, or died."""
-        assert self._process.stdout is not None
-        frame = receive(self._process.stdout)
+        frame = self.receive()
         if frame is None:
             raise self._died()
         if frame[0] == FAILED:
@@ -125,38 +88,12 @@ class EdgeProcess:
         answer: Answer = frame[1]
         return answer
 
-    def send(self, kind: bytes, body: bytes = b"") -> None:
-        assert self._process.stdin is not None
-        with suppress(OSError):  # the child has exited; it may have sent an error before
-            send(self._process.stdin, kind, body)
-
     def request(self, kind: bytes, body: bytes = b"") -> Answer:
         self.send(kind, body)
         return self.receive_answer()
 
-    def end(self) -> None:
-        """Close the pipes and wait: the child then flushes and exits. If it does not, it is killed."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):  # data that a dead child did not read
-                    pipe.close()
-        try:
-            self._process.wait(_EXIT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._stderr.close()
-
-    def kill(self) -> None:
-        """Kill the child; what it has acknowledged is kept."""
-        self._process.kill()
-        self._process.wait()
-
     def _died(self) -> StoreError:
-        try:
-            code = self._process.wait(_EXIT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            code = self._process.returncode
+        code, output = self.ended()
         name, is_graph = self._job.collection, self._job.task == "finalize"
         why = why_ended(code)
         is_bus = -code == getattr(signal, "SIGBUS", None)
@@ -168,8 +105,6 @@ class EdgeProcess:
             why += f": a write to a mapped file failed, although {free / 1e6:,.0f} MB are free now"
         elif -code == getattr(signal, "SIGKILL", None):
             why += ", perhaps because memory ran out"
-        self._stderr.seek(0)
-        output = self._stderr.read().decode("utf-8", "replace").strip()[-_STDERR_CHARS:]
         doing = "builds the graph of" if is_graph else "writes"
         if (lack := resource_error(output, f"The process that {doing} collection '{name}' {why}")) is not None:
             return lack
@@ -185,16 +120,6 @@ class EdgeProcess:
             return shutil.disk_usage(Path(self._job.shard).parent).free
         except OSError:
             return sys.maxsize
-
-
-def why_ended(code: int) -> str:
-    """Describe how a process ended, as in "was killed by SIGKILL"."""
-    if code >= 0:
-        return f"ended with status {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
 
 
 @final

@@ -91,6 +91,10 @@ class EdgeCollection(Collection):
     def state_token(self) -> str | None:
         return self._folder.state_token
 
+    @property
+    def ledger_loss(self) -> str | None:
+        return self._folder.ledger_loss
+
     def editing(self) -> AbstractContextManager[None]:
         return self._writable("editing it").editing()
 

@@ -183,6 +183,17 @@ class OpenedCollection:
         """What names the state that is searched here; None if it is not committed."""
         return self._content.token
 
+    @property
+    def ledger_loss(self) -> str | None:
+        """See `protocol.Collection.ledger_loss`."""
+        n_bytes, wanted = edge_content.ledger_size(self.path), self._content.ledger_bytes
+        if n_bytes >= wanted:
+            return None
+        return (
+            f"its file {edge_content.LEDGER_FILE} has {n_bytes:,} of {wanted:,} bytes, so that names that it learned "
+            f"are gone. Copy that file back into the collection's folder, or learn them again"
+        )
+
     def read_ledger(self) -> Iterator[bytes]:
         with edge_shard.edge_errors(self.name, "reading what it learned"):
             yield from edge_content.read_lines(self.path)
@@ -219,6 +230,7 @@ class CollectionFolder(OpenedCollection):
         self._n_editors = 0
         self._is_changed = False  # since the last commit
         self._has_new_files = False  # the shard's files are not those that are stored
+        self._has_learned = False
         self._is_kept = False  # if this process is killed, the next one goes on with the work folder
         self.work = path / WORK_FOLDER  # of the files that change
         self.work_shard = self.work / SHARD_FOLDER
@@ -403,6 +415,8 @@ class CollectionFolder(OpenedCollection):
 
     def _next_content(self, token: str, files: Files) -> Content:
         n_bytes = edge_content.ledger_size(self.path)
+        if not self._has_learned:  # a loss stays known until something is learned anew
+            n_bytes = max(n_bytes, self._content.ledger_bytes)
         return replace(self._content, token=token, files=files, ledger_bytes=n_bytes, index=self.index)
 
     def _keep(self) -> None:
@@ -439,7 +453,7 @@ class CollectionFolder(OpenedCollection):
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
         with self.editing(), self._mutex, edge_shard.edge_errors(self.name, "learning names"):
-            self._is_changed = True
+            self._is_changed = self._has_learned = True
             edge_content.append_lines(self.path, lines)
 
     def job(self, task: Literal["load", "finalize"]) -> Job:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ from pearl_qdrant.store.schema import (
     invalid_payload,
 )
 from pearl_qdrant.store.search import EF_CONSTRUCT, FULL_SCAN_KB, M
-from pearl_qdrant.store.system import resource_error
+from pearl_qdrant.store.system import is_in_memory, resource_error
 
 BATCH_POINTS = 1000  # points in one update. Edge holds the interpreter lock for its 50 ms
 
@@ -169,6 +170,8 @@ would be killed by SIGBUS, so the space is checked before."""
 
 OPEN_BYTES = 8 * 1024 * 1024  # With less free space no shard is opened: opening also writes, one mapped file included
 
+_READ_AHEAD = ("payload_index", "vector_storage-*/deleted", f"vector_storage-{DENSE}/vectors")  # of a segment
+
 _DAMAGE_SIGNS = ("failed to decode", "failed to decompress", "failed to deserialize", "but we only have", "assertion f")
 """Parts of Edge's messages about texts in a damaged file. These texts are read late, when they are requested."""
 
@@ -224,7 +227,7 @@ def load_shard(path: Path, collection: str, config: edge.EdgeConfig | None = Non
     A `config` replaces the stored one. StoreLockedError if a process still has it open, StoreFullError without space
     for what opening writes, StoreError if its files are damaged.
     """
-    check_space(path.parent, collection, OPEN_BYTES, doing="opening it")
+    check_opening(path, collection)
     _read_ahead(path)
     with edge_errors(collection, "opening it"):
         shard = edge.EdgeShard.load(str(path), config)
@@ -232,6 +235,25 @@ def load_shard(path: Path, collection: str, config: edge.EdgeConfig | None = Non
     for orphan in (path / "temp_segments").glob("*"):
         shutil.rmtree(orphan, ignore_errors=True)
     return shard
+
+
+def check_opening(path: Path, collection: str) -> None:
+    """Raise StoreFullError without space for what opening a shard writes."""
+    with edge_errors(collection, "opening it"):
+        needed = OPEN_BYTES + _bytes_filled(path)
+    check_space(path.parent, collection, needed, doing="opening it")
+
+
+def _bytes_filled(path: Path) -> int:
+    """The bytes that a file system in memory needs when Edge opens a shard: it gives a page to each hole that is read
+    through a mapping, and where it has none left the process ends (SIGBUS). Other file systems need none.
+
+    Edge reads the vectors and payload indexes ahead, not the pages of payloads and n-grams: 90 MB for 50 names.
+    """
+    if not is_in_memory(path):
+        return 0
+    ahead = (file.lstat() for part in _READ_AHEAD for file in path.glob(f"segments/*/{part}/**/*"))
+    return sum(max(0, one.st_size - one.st_blocks * 512) for one in ahead if stat.S_ISREG(one.st_mode))
 
 
 def _read_ahead(path: Path) -> None:

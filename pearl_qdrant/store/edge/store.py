@@ -32,6 +32,7 @@ from pearl_qdrant.errors import (
     ManifestError,
     SettingsError,
     StoreError,
+    StoreFullError,
     StoreLockedError,
     StoreRejectedError,
 )
@@ -171,11 +172,14 @@ class EdgeStore:
                 for other in shard.iterdir():
                     if other.name not in _SHARD:
                         shutil.rmtree(other) if other.is_dir() else other.unlink()
+                edge_shard.check_opening(shard, name)
                 opened = EdgeShard.load(str(shard))  # it repeats what is in the log alone
                 opened.flush()
                 opened.close()
             except BaseException as error:
                 if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # Edge's own
+                    raise
+                if isinstance(error, StoreFullError):
                     raise
                 if edge_shard.known_error(str(error), name, "creating it") is not None:
                     raise

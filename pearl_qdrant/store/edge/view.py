@@ -25,7 +25,7 @@ from typing import IO, NoReturn
 import portalocker
 from qdrant_edge import EdgeShard
 
-from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreError
+from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreError, StoreFullError
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.content import (
     LEDGER_FILE,
@@ -74,7 +74,7 @@ class CollectionView(OpenedCollection):
             if not path.is_dir():
                 raise CollectionNotFoundError(name)
             seen, current = _stat(path), read_content(path, name)
-            failed: OSError | None = None
+            failed: OSError | StoreFullError | None = None
             for view in _make_places(path.parent, name):
                 try:
                     return cls(path, name, view, seen, current)
@@ -85,11 +85,13 @@ class CollectionView(OpenedCollection):
                     if _is_other(path, name, current[1]):  # its files were removed meanwhile
                         failed = None
                         break
-                    if isinstance(error, StoreError):
+                    if isinstance(error, StoreError) and not isinstance(error, StoreFullError):
                         raise
                     failed = error
-                    if error.errno not in _TRY_ELSEWHERE:
+                    if isinstance(error, OSError) and error.errno not in _TRY_ELSEWHERE:
                         break
+            if isinstance(failed, StoreFullError):
+                raise failed
             if failed is not None:
                 raise edge_shard.os_error(failed, name, "opening it") from failed
 
