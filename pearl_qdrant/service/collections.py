@@ -17,7 +17,7 @@ from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Annotation, Link
-from pearl_qdrant.service.lanes import PAUSED, Lane
+from pearl_qdrant.service.lanes import PAUSED, SHORT_TEXT, Lane
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
 from pearl_qdrant.service.queues import IsGone, Joiner, timed_encoder, timed_store
@@ -37,14 +37,14 @@ _LIST_S = 1.0
 
 _IDLE_POLL_S = 0.05
 
-SHORT_TEXT = 2000  # Characters of a text that waits for no longer one
 _LONG_TEXTS = 3  # Long texts that have begun and wait for their turn, at most: each takes some 10 MB
 
 
 class CollectionHandle:
     """A collection that is open. All calls are coroutines that never block the event loop: mentions of all requests are
     joined into batches; clients take turns with texts, long ones in pieces; look-ups and type-ahead wait for neither.
-    Each may raise `ServiceError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker raises.
+    Each may raise `ServiceError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker
+    raises.
 
     Attributes:
         linker: The linker itself; its calls block, so they belong into `call`.

@@ -21,6 +21,7 @@ from pearl_qdrant.service.settings import TimedOutError, queue_full, timed_out
 MAX_QUEUED_CALLS = 64  # Calls of one client that may wait or run
 _CLIENTS = 4  # The calls of all clients are at most those of so many
 PAUSED = 16  # Calls that have begun and wait for their turn, at most, since each keeps what it has so far
+SHORT_TEXT = 2000  # Characters of a text for which a lane of its own waits for no longer ones
 _PIECE_S = 0.05  # A turn lasts so long at least, in seconds
 
 asking: ContextVar[tuple[str, bytes]] = ContextVar("pearl_qdrant_asking", default=("", b""))

@@ -102,7 +102,7 @@ class _Request:
         return self.client, len(self.mentions) <= _SMALL
 
     def fitting(self, start: int, most: int, characters: int) -> tuple[int, int]:
-        """How many mentions from `start` on are at most `most`, of so many characters together; and their characters."""
+        """How many mentions from `start` on fit into so many characters, at most `most`; and their size."""
         n = used = 0
         for mention in self.mentions[start : start + most]:
             if used + len(mention) > characters:

@@ -32,9 +32,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeVar, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -49,11 +49,9 @@ from pearl_qdrant.linking.documents.model import (
 from pearl_qdrant.linking.documents.word_types import TYPES
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.model import FloatArray, log_sum_exp
-from pearl_qdrant.pieces import pause
+from pearl_qdrant.pieces import pause, pausing
 from pearl_qdrant.records import LINKS_FIELD
 from pearl_qdrant.store.schema import NamePoint
-
-T = TypeVar("T")
 
 LEAST_PROBABILITY = 0.1  # entities of other mentions less probable than this do not count
 LEAST_STRINGS, LEAST_LINKS = 3, 3
@@ -115,7 +113,7 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
             open_rows = [best_of_open(mention, p) for mention, p in zip(mentions, probabilities, strict=True)]
         known: dict[tuple[tuple[str, ...], EntityKey], tuple[float, float, float]] = {}
         for mention, rows in zip(mentions, open_rows, strict=True):
-            for row in _pausing(rows):
+            for row in pausing(rows):
                 entity = mention.entities[row]
                 one = mention.words, entity.key
                 if one not in known:
@@ -241,8 +239,7 @@ def part_finder(mentions: Sequence[DocumentMention]) -> Callable[[int], tuple[in
 
 
 def part_of(words: Words, name: str, of: Words) -> Part | None:
-    """Which part of the words of a longer mention the words of a mention are, as it is written; None if they are none.
-    """
+    """Which part of a longer mention, by its words, a mention is, by its words and as it is written; None if none."""
     n = len(words)
     if n < len(of):
         if of[-n:] == words:
@@ -266,22 +263,15 @@ def _set_other_forms(mentions: Sequence[DocumentMention], model: DocumentModel) 
     # The probabilities before any of them changes, so that two forms do not raise each other.
     taken: list[tuple[DocumentMention, DocumentMention]] = []
     for of_word in of_stem.values():
-        forms = {word: [n for other, n in of_word.items() if is_other_form(word, other)] for word in _pausing(of_word)}
+        forms = {word: [n for other, n in of_word.items() if is_other_form(word, other)] for word in pausing(of_word)}
         for number, word in sorted((number, word) for word, numbers in of_word.items() for number in numbers):
             mention = mentions[number]
             if mention.is_id or mention.of_decision[NIL_COLUMN["part"]] or not forms[word]:
                 continue
             before = [numbers[at - 1] for numbers in forms[word] if (at := bisect_left(numbers, number))]
             taken.append((mention, mentions[max(before) if before else min(numbers[0] for numbers in forms[word])]))
-    for mention, other, p in [(m, o, _probabilities(o, model)) for m, o in _pausing(taken)]:
+    for mention, other, p in [(m, o, _probabilities(o, model)) for m, o in pausing(taken)]:
         _take(mention, other, "form", p)
-
-
-def _pausing(items: Iterable[T]) -> Iterator[T]:
-    """The items, with a pause before each."""
-    for one in items:
-        pause()
-        yield one
 
 
 def is_other_form(word: str, other: str) -> bool:
@@ -338,7 +328,7 @@ Compare = Callable[[Sequence[tuple[int, Sequence[NamePoint]]]], Sequence[FloatAr
 def set_passages(mentions: Sequence[DocumentMention], model: DocumentModel, compare: Compare) -> None:
     """Set the feature of passages for the best candidates of open mentions."""
     chosen: list[tuple[DocumentMention, list[int]]] = []
-    for mention in mentions:
+    for mention in pausing(mentions):
         if not mention.is_compared or len(mention.entities) < 2:
             continue
         logits = mention.values @ model.features

@@ -37,6 +37,7 @@ from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie
+from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
@@ -103,7 +104,7 @@ def _candidate_spans(finder: SpanFinder, abbreviations: Sequence[Abbreviation], 
     within = _offsets_within(uses)
     found = [
         span
-        for span in finder.spans()
+        for span in pausing(finder.spans())
         if (span.start, span.end) not in defined and span.start not in within and span.end not in within
     ]
     certain = [Span(start, end, Shape.DEFINED, len(text[start:end].split())) for start, end in defined]
@@ -133,7 +134,7 @@ def _annotate_group(
     for types, some in queries.items():
         # Without a threshold: it applies to spans, whose probability also depends on their shape.
         links = linker.links(some, LinkOptions(types, limit=DEFAULT_LIMIT, threshold=0.0))
-        for query, link in zip(some, links, strict=True):
+        for query, link in pausing(zip(some, links, strict=True)):
             # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
             is_used = max(probability_of(link), LOWEST) >= least or is_name(link)
             link_of[types, query] = link if is_used else replace(link, candidates=())
@@ -179,7 +180,7 @@ def _span_candidates(
 ) -> list[SpanCandidate]:
     """The spans of a passage, each with its link, by types and string, and its probability of being a mention."""
     candidates = []
-    for lookup in passage.lookups:
+    for lookup in pausing(passage.lookups):
         span, link = lookup.span, link_of[options.types_of(lookup.span.label), lookup.query]
         is_exact = is_name(link)
         long_form = lookup.query if lookup.is_abbreviated else None
