@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from pearl_qdrant.pieces import with_pauses
 from pearl_qdrant.service.settings import TimedOutError, queue_full, timed_out
@@ -176,7 +176,7 @@ class Lane:
         """A piece of a call is done. Raises TimedOutError if its time is over."""
         now = time.monotonic()
         if now > one.ends_at:
-            raise TimedOutError("The time of the request is over.")
+            self._end(one)
         if now - one.turn_began < _PIECE_S or threading.get_ident() != one.thread:
             return
         with self._lock:
@@ -189,11 +189,16 @@ class Lane:
             one.may_go.clear()
             self._fill()
         one.may_go.wait()
-        if one.ends_at == 0.0:
+        if not one.ends_at:
             with self._lock:
                 if one in self._waiting:
                     self._waiting.remove(one)
-            raise TimedOutError("The time of the request is over.")
+            self._end(one)
+
+    def _end(self, one: _Call[object]) -> NoReturn:
+        if one.ends_at and self._timeout_s is not None:
+            raise timed_out(self._timeout_s)
+        raise TimedOutError("The call was ended: nobody waits for it any more.")
 
     def close(self) -> None:
         """End the threads; a call that runs ends at its next pause."""
