@@ -66,8 +66,8 @@ class CollectionHandle:
         self._look_ups, self._typing = lane("look-ups", 2), lane("searches", 1)
         self._kept: dict[str, tuple[object, Any]] = {}
         self._making: dict[str, asyncio.Lock] = {}
-        self._batches = Lane("batches", threads=1, timeout_s=None)
-        self._keeping = Lane("keeping", threads=1, timeout_s=None)
+        self._batches = Lane("batches", threads=1, timeout_s=None, paused=0)
+        self._keeping = Lane("keeping", threads=1, timeout_s=None, paused=0)
         self._lanes = (self._batches, self._texts, self._long_texts, self._look_ups, self._typing, self._keeping)
         self._joiner = Joiner(
             self._link_batch,
@@ -207,7 +207,7 @@ class Collections:
         self._opening: dict[str, asyncio.Lock] = {}
         self._problems: dict[str, str] = {}
         self._store: Store | None = None
-        self._lane = Lane("store", threads=1, timeout_s=settings.timeout_s)
+        self._lane = Lane("store", threads=1, timeout_s=settings.timeout_s, paused=0)  # what it opens is behind a lock
         self._listed: tuple[float, list[str]] | None = None
         self._refreshed: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -47,17 +47,24 @@ def most_connections() -> int:
 
 
 def _open_files() -> int:
-    """How many files the process may open; the soft limit is raised as far as the hard one allows."""
+    """How many files the process may open."""
     if sys.platform == "win32":
         return _OPEN_FILES
     import resource
 
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit of open files as far as the hard one allows."""
+    if sys.platform == "win32" or _open_files() >= _OPEN_FILES:
+        return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
-    return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
 
 
 def network_of(address: str | None) -> str:
@@ -72,7 +79,8 @@ def network_of(address: str | None) -> str:
 
 
 def guarded_config(app: Callable[[], ASGIApp], **given: Any) -> uvicorn.Config:
-    """How uvicorn runs the application that a function makes, with all limits of connections."""
+    """How uvicorn runs the application that a function makes, with all limits of connections; allows open files."""
+    _allow_open_files()
     guard = Guard(most_connections())
     return uvicorn.Config(
         app,

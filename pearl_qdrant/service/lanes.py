@@ -49,8 +49,8 @@ class _Call(Generic[T]):
 class Lane:
     """Calls of one kind in threads, `threads` of them at a time; each takes at most `timeout_s` seconds, waiting
     included. At each pause (`pieces`) the client goes on that had the least time so far, with its shortest call; at
-    most `paused` that have begun wait. At most `max_queued` calls of a client wait or run; `on_queued` gets the number
-    of all when it changes.
+    most `paused` that have begun wait, and none of them may hold a lock that another call needs. At most `max_queued`
+    calls of a client wait or run; `on_queued` gets the number of all when it changes.
     """
 
     def __init__(
