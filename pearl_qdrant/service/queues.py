@@ -20,6 +20,7 @@ from pearl_qdrant.store.protocol import Collection, Store
 
 BATCH_MENTIONS = 128  # Most mentions that are linked together
 BATCH_CHARACTERS = 64 * BATCH_MENTIONS  # and their characters: 128 mentions of 1,000 take two seconds
+_IN_CONTEXT = 8  # Mentions that take as long as one with a context
 _SMALL = 16  # Mentions of a request that finds room although large ones of its client fill the queue
 _CLIENTS = 4  # The mentions of all clients that wait are at most those of so many
 JOIN_S = 0.002  # How long the first request of a batch waits for others, in seconds
@@ -194,11 +195,12 @@ class Joiner:
         waiting.sort(key=lambda request: (self._had[request.client], request.turn))
         joined = [request for request in waiting if request.options == waiting[0].options]
         first = joined[0]
-        room, characters = self._batch_mentions - 1, BATCH_CHARACTERS - len(first.mentions[first.taken])
+        n_most = self._batch_mentions if first.options.context is None else max(1, self._batch_mentions // _IN_CONTEXT)
+        room, characters = n_most - 1, BATCH_CHARACTERS - len(first.mentions[first.taken])
         parts = {request: int(request is first) for request in joined}
-        shares = max(1, self._batch_mentions // len(joined)), BATCH_CHARACTERS // len(joined)
+        shares = max(1, n_most // len(joined)), BATCH_CHARACTERS // len(joined)
         # What others do not need of their shares goes to the oldest.
-        for most, length in (shares, (self._batch_mentions, BATCH_CHARACTERS)):
+        for most, length in (shares, (n_most, BATCH_CHARACTERS)):
             for request in joined:
                 wanted = min(room, max(0, most - parts[request]))
                 n, used = request.fitting(request.taken + parts[request], wanted, min(length, characters))

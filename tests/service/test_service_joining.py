@@ -170,7 +170,9 @@ async def test_requests_of_other_options_take_turns(linker: Linker) -> None:
 
 
 async def test_long_mentions_make_small_batches(linker: Linker) -> None:
-    """The characters of a batch are bounded, since long mentions take longer; all of them are linked in the end."""
+    """The characters of a batch are bounded, since long mentions take longer, and so do those with a context; all of
+    them are linked in the end.
+    """
     joined = joiner(linker, batch_mentions=128)
     mentions = [f"{i:03}" + "x" * 2997 for i in range(10)]
     linker.may_answer.set()
@@ -179,3 +181,7 @@ async def test_long_mentions_make_small_batches(linker: Linker) -> None:
 
     assert [link.mention for link in links] == [*mentions, "y" * 9000]
     assert max(map(len, linker.batches)) == 2
+
+    linker.batches.clear()
+    assert len(await joined.link(["x"] * 40, LinkOptions(context="a text"))) == 40
+    assert max(map(len, linker.batches)) == 16
