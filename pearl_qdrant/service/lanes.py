@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from pearl_qdrant.pieces import with_pauses
 from pearl_qdrant.service.settings import TimedOutError, queue_full, timed_out
@@ -72,8 +72,8 @@ class Lane:
         self._executor = ThreadPoolExecutor(threads + paused, thread_name_prefix=f"pearl-qdrant-{name}")
         self._numbers = itertools.count()
         self._lock = threading.Lock()  # of what follows, which threads change
-        self._waiting: list[_Call[object]] = []
-        self._running: set[_Call[object]] = set()
+        self._waiting: list[_Call[Any]] = []
+        self._running: set[_Call[Any]] = set()
         self._had: dict[object, float] = {}  # seconds that each client with calls had
         self._is_closed = False
         self.n_of: Counter[object] = Counter()  # calls that wait or run, by client
@@ -145,16 +145,16 @@ class Lane:
                 one.has_begun = True
                 self._executor.submit(self._work, one)
 
-    def _next(self) -> _Call[object] | None:
+    def _next(self) -> _Call[Any] | None:
         """Whose turn it is of those that wait."""
         n_begun = len(self._running) + sum(one.has_begun for one in self._waiting)
         may = [one for one in self._waiting if one.has_begun or n_begun < self._most_begun]
         return min(may, key=self._order, default=None)
 
-    def _order(self, one: _Call[object]) -> tuple[float, tuple[int, int]]:
+    def _order(self, one: _Call[Any]) -> tuple[float, tuple[int, int]]:
         return self._had.get(one.client, 0.0), one.kind
 
-    def _work(self, one: _Call[object]) -> None:
+    def _work(self, one: _Call[Any]) -> None:
         one.thread = threading.get_ident()
         try:
             one.answer.set_result(one.context.run(one.function))
@@ -166,13 +166,13 @@ class Lane:
                 self._running.discard(one)
                 self._fill()
 
-    def _count_time(self, one: _Call[object]) -> None:
+    def _count_time(self, one: _Call[Any]) -> None:
         now = time.monotonic()
         if one.client in self._had:
             self._had[one.client] += now - one.turn_began
         one.turn_began = now
 
-    def _pause(self, one: _Call[object]) -> None:
+    def _pause(self, one: _Call[Any]) -> None:
         """A piece of a call is done. Raises TimedOutError if its time is over."""
         now = time.monotonic()
         if now > one.ends_at:
@@ -195,7 +195,7 @@ class Lane:
                     self._waiting.remove(one)
             self._end(one)
 
-    def _end(self, one: _Call[object]) -> NoReturn:
+    def _end(self, one: _Call[Any]) -> NoReturn:
         if one.ends_at and self._timeout_s is not None:
             raise timed_out(self._timeout_s)
         raise TimedOutError("The call was ended: nobody waits for it any more.")
