@@ -193,12 +193,13 @@ class Connection(H11Protocol):
 
     def look(self) -> None:
         """End a connection whose client is slow."""
-        if self._has_no_head and not self.transport.is_closing() and self.loop.time() - self.waits_since > HEAD_S:
+        before, self.unsent = self.unsent, self.transport.get_write_buffer_size()
+        is_late = self.loop.time() - self.waits_since > HEAD_S
+        if self._has_no_head and is_late and not self.unsent and not self.transport.is_closing():
             if self.conn.trailing_data[0]:
                 self._refuse(408, "slow_head", f"The head of the request did not arrive within {HEAD_S:g} s.")
             else:  # an answer would be taken for that of the next request
                 self.end("idle")
-        before, self.unsent = self.unsent, self.transport.get_write_buffer_size()
         if not 0 < before <= self.unsent:
             self._reads_since = self.loop.time()
         elif self.loop.time() - self._reads_since > HEAD_S:
@@ -216,12 +217,12 @@ class Connection(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             answer = json_answer({"error": code, "message": message, "request_id": None}, status=status)
             headers = [*answer.raw_headers, (b"connection", b"close")]
-            for event in (
+            events = (
                 h11.Response(status_code=status, headers=headers, reason=code.encode()),
                 h11.Data(data=bytes(answer.body)),
                 h11.EndOfMessage(),
-            ):
-                self.transport.write(self.conn.send(event) or b"")
+            )
+            self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
         if self.cycle is not None:
             self.cycle.disconnected = True  # what waits for its body ends
             self.cycle.message_event.set()

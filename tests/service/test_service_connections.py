@@ -44,7 +44,7 @@ class Server:
 
         self.app = FastAPI(lifespan=lifespan)
         self.app.add_api_route("/live", lambda: "alive", methods=["GET", "POST"])
-        self.app.add_api_route("/large", lambda: Response(b"x" * (64 << 20)))
+        self.app.add_api_route("/large", lambda: Response(b"x" * (60 << 20)))
         self.app.add_middleware(Gate, settings=ServiceSettings(), metrics=self.metrics)
         self._server = uvicorn.Server(guarded_config(lambda: self.app, host="127.0.0.1", port=0))
         self._thread = threading.Thread(target=self._server.run)
@@ -57,6 +57,10 @@ class Server:
         opened = socket.create_connection(("127.0.0.1", self.port), WAIT_S, source_address=(address, 0))
         opened.sendall(sent)
         return opened
+
+    def connections(self) -> list[Any]:
+        """The connections that it has."""
+        return list(self._server.server_state.connections)
 
     def ask(self) -> bytes:
         """What a new connection is answered."""
@@ -79,6 +83,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server with few connections, that looks at them all the time."""
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", MOST)
     monkeypatch.setattr(connections, "_LOOK_S", 0.01)
+    monkeypatch.setattr(connections, "HEAD_S", WAIT_S)
     started = Server()
     yield started
     started.close()
@@ -148,8 +153,9 @@ def test_a_head_has_its_time(
     server: Server, monkeypatch: pytest.MonkeyPatch, sent: bytes, answer: bytes, reason: str
 ) -> None:
     """A connection that sends nothing is closed, one that sends half a head is told why; both are counted."""
-    monkeypatch.setattr(connections, "HEAD_S", 0.05)
     with closing(server.connect(sent)) as client:
+        wait_until(lambda: [one.conn.trailing_data[0] for one in server.connections()] == [sent])
+        monkeypatch.setattr(connections, "HEAD_S", 0.0)
         assert client.recv(13) == answer
 
     assert server.refused(reason) == 1
@@ -157,8 +163,9 @@ def test_a_head_has_its_time(
 
 def test_a_client_that_does_not_read_is_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer does not stay in memory for a client that reads nothing of it."""
-    monkeypatch.setattr(connections, "HEAD_S", 0.05)
     with closing(server.connect(ASKED.replace(b"live", b"large"))):
+        wait_until(lambda: [one.unsent > 0 for one in server.connections()] == [True])
+        monkeypatch.setattr(connections, "HEAD_S", 0.0)
         wait_until(lambda: server.refused("slow_reader") == 1)
 
 
