@@ -200,8 +200,11 @@ class Gate:
         """Count a request that is being answered. Raises ServiceError if there are too many, of all or of its network,
         which may have two thirds.
         """
+        if path in _ALWAYS:
+            yield
+            return
         is_full = self._answering.total() >= self._most or self._answering[network] >= max(1, self._most * 2 // 3)
-        if is_full and path not in _ALWAYS:
+        if is_full:
             text = "Too many requests are being answered, of all clients or of this address. Send it again in 1 s."
             raise ServiceError(text, status=503, code="busy", retry_after_s=1)
         self._answering[network] += 1
