@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from pearl_qdrant.service.answers import json_answer
 from pearl_qdrant.service.observing import Metrics, facts
@@ -166,7 +166,8 @@ class Connection(H11Protocol):
 
     @property
     def _has_no_head(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first head, which its declaration forgets
+        return cycle is None or cycle.response_complete
 
     @property
     def waits(self) -> bool:
@@ -223,7 +224,7 @@ class Connection(H11Protocol):
                 h11.EndOfMessage(),
             )
             self.transport.write(b"".join(self.conn.send(event) or b"" for event in events))
-        if self.cycle is not None:
+        if not self._has_no_head:
             self.cycle.disconnected = True  # what waits for its body ends
             self.cycle.message_event.set()
         self.transport.close()

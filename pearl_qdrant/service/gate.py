@@ -27,8 +27,8 @@ from pydantic import SecretStr
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
 from pearl_qdrant.service.connections import most_connections, network_of
+from pearl_qdrant.service.lanes import asking
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
-from pearl_qdrant.service.queues import asking
 from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 
 if TYPE_CHECKING:
