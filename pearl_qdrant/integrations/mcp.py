@@ -73,9 +73,7 @@ def serve(
 
 def _run_http(server: MCPServer, host: str, port: int) -> None:
     """Serve over HTTP, with the limits of the service's connections, bodies and requests."""
-    import uvicorn
-
-    from pearl_qdrant.service.connections import guarded_config
+    from pearl_qdrant.service.connections import run_guarded
     from pearl_qdrant.service.gate import Gate
     from pearl_qdrant.service.observing import Metrics, start_logging
 
@@ -83,7 +81,7 @@ def _run_http(server: MCPServer, host: str, port: int) -> None:
     settings = ServiceSettings(host=host, port=port)
     app = server.streamable_http_app(host=host, max_request_body_size=settings.max_body_bytes)
     app.add_middleware(Gate, settings=settings, metrics=Metrics())
-    uvicorn.Server(guarded_config(lambda: app, host=host, port=port, timeout_graceful_shutdown=_STOP_S)).run()
+    run_guarded(lambda: app, host=host, port=port, timeout_graceful_shutdown=_STOP_S)
 
 
 _STOP_S = 3  # Seconds that a stop gives to calls that are being answered

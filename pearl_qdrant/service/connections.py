@@ -98,6 +98,11 @@ def guarded_config(app: Callable[[], ASGIApp], **given: Any) -> uvicorn.Config:
     )
 
 
+def run_guarded(app: Callable[[], ASGIApp], **given: Any) -> None:
+    """Run an application in this process until it is stopped; arguments as of `guarded_config`."""
+    uvicorn.Server(guarded_config(app, **given)).run()
+
+
 class Guard:
     """Looks after the connections of a process, at most `most`; counts and logs the refused ones."""
 

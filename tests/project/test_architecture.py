@@ -12,7 +12,7 @@ from pathlib import Path
 
 from source_tree import MODULES, PACKAGES, ROOT, Import, all_imports, nodes_of, project
 
-BASE = ("cells", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
+BASE = ("cells", "errors", "installing", "pieces", "records", "phrase_types", "_version", "_lazy")
 READING = (
     "ingest.io.report",
     "ingest.formats",
