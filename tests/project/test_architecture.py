@@ -22,7 +22,7 @@ READING = (
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
-LIMITS = ("pearl_qdrant.service.settings",)
+LIMITS = tuple(f"pearl_qdrant.service.{one}" for one in ("settings", "lanes", "connections", "gate", "observing"))
 """What the MCP server needs of the service: the same limits."""
 
 STORE = (*BASE, "settings", "encoder", "lexical", "store")
