@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError, ModelError
+from pearl_qdrant.pieces import pausing
 
 IntArray = npt.NDArray[np.int64]
 
@@ -250,9 +251,9 @@ class BatchEncoder:
                 # share rows, so no lock is needed.
                 results = vectors[window], None if types is None else types[window]
                 earlier, running = running, self._start(token_ids, np.flatnonzero(encodable[window]), results)
-                for future in earlier:
+                for future in pausing(earlier):
                     future.result()
-            for future in running:
+            for future in pausing(running):
                 future.result()
         finally:
             for future in running:
@@ -268,7 +269,7 @@ class BatchEncoder:
         max_tokens = min(self._limits.max_tokens, max(share, MIN_SPLIT_TOKENS))
         plans = [rows[plan] for plan in plan_batches(lengths, max_tokens=max_tokens, max_names=self._limits.max_names)]
         if self._pool is None or len(plans) == 1:
-            for plan in plans:
+            for plan in pausing(plans):
                 self._run(token_ids, plan, results)
             return []
         return [self._pool.submit(self._run, token_ids, plan, results) for plan in plans]

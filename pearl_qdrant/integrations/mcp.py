@@ -20,8 +20,9 @@ from typing import Annotated, Any, BinaryIO, Literal, get_type_hints
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import ToolAnnotations
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import PearlQdrantError
@@ -62,13 +63,28 @@ def serve(
         tools.open_all()  # an error before the client connects is one that a person sees
         server = _server_of(tools, "pearl-qdrant")
         if transport == "http":
-            server.run("streamable-http", host=host, port=port)
+            _run_http(server, host, port)
         else:
             sys.stdin = io.TextIOWrapper(LineReader(sys.stdin.buffer), encoding="utf-8")
             server.run("stdio")
     finally:
         tools.close()
 
+
+def _run_http(server: MCPServer, host: str, port: int) -> None:
+    """Serve over HTTP, with the limits of the service's connections, bodies and requests."""
+    from pearl_qdrant.service.connections import run_guarded
+    from pearl_qdrant.service.gate import Gate
+    from pearl_qdrant.service.observing import Metrics, start_logging
+
+    start_logging()
+    settings = ServiceSettings(host=host, port=port)
+    app = server.streamable_http_app(host=host, max_request_body_size=settings.max_body_bytes)
+    app.add_middleware(Gate, settings=settings, metrics=Metrics())
+    run_guarded(lambda: app, host=host, port=port, timeout_graceful_shutdown=_STOP_S)
+
+
+_STOP_S = 3  # Seconds that a stop gives to calls that are being answered
 
 _ESCAPE = re.compile(rb"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(\\u[dD][89a-fA-F]..)|\\.")
 
@@ -89,11 +105,13 @@ class LineReader(io.BufferedIOBase):
 
 
 def _server_of(tools: LinkerTools, name: str) -> MCPServer:
-    server = MCPServer(name, version=__version__, instructions=_instructions(tools.collections), log_level="WARNING")
-    for reading in (tools.link, tools.annotate, tools.entity, tools.search):
-        server.add_tool(_as_tool(reading, tools.collections), annotations=_READING)
-    for writing in () if tools.read_only else (tools.add, tools.delete):
-        server.add_tool(_as_tool(writing, tools.collections), annotations=_WRITING)
+    offered = [
+        _as_tool(one, tools.collections, _READING) for one in (tools.link, tools.annotate, tools.entity, tools.search)
+    ]
+    if not tools.read_only:
+        offered += [_as_tool(one, tools.collections, _WRITING) for one in (tools.add, tools.delete)]
+    text = _instructions(tools.collections)
+    server = MCPServer(name, version=__version__, instructions=text, tools=offered, log_level="WARNING")
     _add_prompt(server, tools)
     return server
 
@@ -110,7 +128,7 @@ def _instructions(collections: Sequence[str]) -> str:
     )
 
 
-def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]) -> Callable[..., Awaitable[Any]]:
+def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str], annotations: ToolAnnotations) -> Tool:
     """The function as a tool: its argument `collection` is described, arguments are checked, errors are told."""
     signature, hints = inspect.signature(function), get_type_hints(function, include_extras=True)
     text = f"One of {', '.join(collections)}{'' if len(collections) > 1 else '; may be left out'}."
@@ -130,7 +148,24 @@ def _as_tool(function: Callable[..., Awaitable[Any]], collections: Sequence[str]
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=parameters, return_annotation=hints["return"]
     )
-    return call
+    tool = Tool.from_function(call, annotations=annotations)
+    known = ", ".join(signature.parameters)
+
+    class OnlyKnown(tool.fn_metadata.arg_model):  # type: ignore[misc, name-defined]
+        """The arguments; another one is an error, with its name."""
+
+        model_config = ConfigDict(extra="forbid")
+
+        @model_validator(mode="before")
+        @classmethod
+        def check_names(cls, given: dict[str, Any]) -> dict[str, Any]:
+            for unknown in given.keys() - signature.parameters.keys():
+                raise ValueError(f"There is no argument {unknown[:100]!r}; there are: {known}.")
+            return given
+
+    tool.fn_metadata.arg_model = OnlyKnown
+    tool.parameters = {**OnlyKnown.model_json_schema(by_alias=True), "title": tool.parameters["title"]}
+    return tool
 
 
 def _add_prompt(server: MCPServer, tools: LinkerTools) -> None:

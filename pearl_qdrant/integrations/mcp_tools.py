@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextvars
 import json
 import re
 import threading
@@ -17,6 +17,7 @@ from pearl_qdrant.errors import EntityNotFoundError, OptionError, PearlQdrantErr
 from pearl_qdrant.integrations.metadata import types_of
 from pearl_qdrant.linking.editing import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.service.lanes import SHORT_TEXT, Lane
 from pearl_qdrant.service.settings import LIMITS as OF_SERVICE
 from pearl_qdrant.service.settings import Limit, ServiceSettings
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -119,6 +120,8 @@ class LinkerTools:
     read_only: bool
     _open: dict[str, EntityLinker] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _short: Lane = field(default_factory=lambda: Lane("calls", threads=1, timeout_s=ServiceSettings().timeout_s))
+    _long: Lane = field(default_factory=lambda: Lane("long calls", threads=1, timeout_s=ServiceSettings().timeout_s))
 
     def __post_init__(self) -> None:
         if isinstance(self.collections, str) or not self.collections:
@@ -132,7 +135,10 @@ class LinkerTools:
 
     async def link(self, *, mentions: list[str], types: Types = [], collection: str | None = None) -> Links:  # noqa: B006
         """Link names, as they are written in a text, to entities; each gets an entity with a probability, or NIL."""
-        links = await self._run(collection, lambda linker: list(linker.link_batch(mentions, types=types)))
+        size = sum(map(len, mentions))
+        links = await self._run(
+            collection, lambda linker: list(linker.link_batch(mentions, types=types, workers=1)), size=size
+        )
         return Links(links=[_as_link(one) for one in links])
 
     async def annotate(
@@ -144,7 +150,9 @@ class LinkerTools:
         collection: str | None = None,
     ) -> Links:
         """Find the mentions of entities in a text, with their places and entities."""
-        found = await self._run(collection, lambda linker: linker.annotate(text, types=types, threshold=threshold))
+        found = await self._run(
+            collection, lambda linker: linker.annotate(text, types=types, threshold=threshold), size=len(text)
+        )
         places = [{"mention": one.text, "start": one.start, "end": one.end} for one in found]
         return Links(links=[_as_link(one.link).model_copy(update=p) for one, p in zip(found, places, strict=True)])
 
@@ -176,7 +184,9 @@ class LinkerTools:
         return Changed(names=await self._run(collection, lambda linker: linker.delete(entity_ids)))
 
     def close(self) -> None:
-        """Close the collections."""
+        """End the calls at their next pause, and close the collections."""
+        for lane in (self._short, self._long):
+            lane.close()
         while self._open:
             self._open.popitem()[1].close()
 
@@ -191,10 +201,14 @@ class LinkerTools:
             raise OptionError("collection", f"There is no collection {collection!r}; there are: {known}.")
         return collection or self.collections[0]
 
-    async def _run(self, collection: str | None, use: Callable[[EntityLinker], T]) -> T:
-        """What a linker answers, in a thread and in the newest state of its collection."""
+    async def _run(self, collection: str | None, use: Callable[[EntityLinker], T], *, size: int = 0) -> T:
+        """What a linker answers, in a thread and in the newest state of its collection; `size` in characters. Raises
+        TimedOutError if it takes longer than a request to the service may.
+        """
         name = self._named(collection)
-        return await asyncio.to_thread(lambda: use(self._linker(name)))
+        lane = self._short if size <= SHORT_TEXT else self._long
+        # Opened without pauses, since the lock is held.
+        return await lane.run(lambda: use(contextvars.Context().run(self._linker, name)), size=size)
 
     def _linker(self, collection: str) -> EntityLinker:
         with self._lock:

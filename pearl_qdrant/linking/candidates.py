@@ -41,6 +41,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     is_probably_slip,
     is_two_edits_away,
 )
+from pearl_qdrant.pieces import pausing
 from pearl_qdrant.store.hybrid import KEY_LIMITS
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
@@ -144,7 +145,7 @@ def find_candidates(
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
     frequencies = {word: max(table[word] for table in tables) for word in words}
     compared = []
-    for i, (mention, names) in enumerate(zip(mentions, found, strict=True)):
+    for i, (mention, names) in enumerate(pausing(zip(mentions, found, strict=True))):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
@@ -292,7 +293,7 @@ def _set_string_scores(
         mentions = join_rows([mentions, idf.weighted(folded_rows([queries.folded[i] for i in others]))])
     rows: dict[str, int] = {}
     pairs, spellings = [], []
-    for i, names in enumerate(found):
+    for i, names in enumerate(pausing(found)):
         mention, in_script, in_latin = queries.folded[i], others.get(i, i), None
         own, words = queries.spellings[i], queries.words[i]
         beginnings = [word[:3] for word in words.split()] if " " in words else []  # one word has no other order

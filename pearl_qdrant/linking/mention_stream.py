@@ -43,6 +43,7 @@ from pearl_qdrant.linking.ranking.model import (
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import put_first, rerank
 from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.pieces import pause, pausing
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
 
@@ -255,7 +256,7 @@ class MentionStream:
         """The answers of a batch in order, up to a slice before which the collections were edited."""
         state, packed, own = prepared.state, prepared.known, prepared.own
         times = Counter(cleaned) if len(prepared.texts) < len(cleaned) else {}
-        for i, text in enumerate(cleaned):
+        for i, text in enumerate(pausing(cleaned)):
             is_next_slice = i > 0 and i % SEARCH_BATCH == 0 and state is not None
             if is_next_slice and not is_same_state(self.statistics.state() or (), state or ()):
                 return
@@ -299,6 +300,7 @@ class MentionStream:
     ) -> list[ScoredMention]:
         """Candidates of some texts of a batch, at most `SEARCH_BATCH`, by their rows; ids are looked up, too."""
         check()
+        pause()
         texts = [prepared.texts[row] for row in rows]
         of_part = None if exclude is None else partial(_shifted, exclude, rows[0])  # all rows of a part, in order
         targets = self.statistics.targets()

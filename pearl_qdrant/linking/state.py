@@ -402,7 +402,7 @@ class LinkerState:
         if spans is None:
             alone = replace(options, document=False, include_nil=True, assertions=(), markup=None, offsets="characters")
             alone_blocks = read_blocks(block.text, alone)
-            found = [one for some in annotate_blocks(self, alone_blocks, alone) for one in some]
+            found = [one for some in annotate_blocks(self, alone_blocks, alone, with_features=False) for one in some]
             spans = [(one.start, one.end) for one in found]
         chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
         linked = link_document(self, block.text, spans, chosen)

@@ -22,6 +22,7 @@ from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, Store
 from pearl_qdrant.service import linking, lookups, page
 from pearl_qdrant.service.answers import add_error_handlers
 from pearl_qdrant.service.collections import Collections, open_served_store
+from pearl_qdrant.service.connections import METRICS, guarded_config
 from pearl_qdrant.service.gate import PUBLIC, Gate
 from pearl_qdrant.service.observing import SHARED_FOLDER, Metrics, facts, start_logging
 from pearl_qdrant.service.reconcile import router as reconciliation
@@ -52,12 +53,12 @@ def create_app(settings: ServiceSettings | None = None) -> FastAPI:
     measured = Metrics()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, object]]:
         opened = app.state.collections = Collections(settings, measured)
 
         opened.start()
         try:
-            yield
+            yield {METRICS: measured}
         finally:
             await opened.close()
 
@@ -138,26 +139,17 @@ def serve(settings: ServiceSettings | None = None) -> None:
 
 
 def server_config(settings: ServiceSettings, make: Callable[[], FastAPI]) -> uvicorn.Config:
-    """How uvicorn runs the service, with a bound on connections; `make` makes the application."""
-    return uvicorn.Config(
+    """How uvicorn runs the service; `make` makes the application."""
+    return guarded_config(
         make,
-        factory=True,
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
-        limit_concurrency=_CONNECTIONS,
-        ws="none",
         timeout_graceful_shutdown=_STOP_S,
         timeout_worker_healthcheck=_WORKER_ANSWERS_S,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="on",
     )
 
 
-_CONNECTIONS = 512  # Connections and requests of a process, at most; more are answered with 503
 _STOP_S = 30  # Seconds that a stop gives to requests that are being answered
 
 _WORKER_ANSWERS_S = 60

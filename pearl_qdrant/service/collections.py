@@ -17,9 +17,10 @@ from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.service.lanes import PAUSED, SHORT_TEXT, Lane
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
-from pearl_qdrant.service.queues import IsGone, Joiner, Lane, timed_encoder, timed_store
+from pearl_qdrant.service.queues import IsGone, Joiner, timed_encoder, timed_store
 from pearl_qdrant.service.settings import Body, InvalidRequestError, ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections, unfinished_load
@@ -36,11 +37,14 @@ _LIST_S = 1.0
 
 _IDLE_POLL_S = 0.05
 
+_LONG_TEXTS = 3  # Long texts that have begun and wait for their turn, at most: each takes some 10 MB
+
 
 class CollectionHandle:
     """A collection that is open. All calls are coroutines that never block the event loop: mentions of all requests are
-    joined into batches; texts are annotated one after the other; look-ups and type-ahead wait for neither. Each may
-    raise `ServiceError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker raises.
+    joined into batches; clients take turns with texts, long ones in pieces; look-ups and type-ahead wait for neither.
+    Each may raise `ServiceError` (too much waits), `TimedOutError` (no answer in `timeout_s`), and what the linker
+    raises.
 
     Attributes:
         linker: The linker itself; its calls block, so they belong into `call`.
@@ -54,16 +58,17 @@ class CollectionHandle:
         self._names = names
         self._metrics = metrics
 
-        def lane(of: str, threads: int) -> Lane:
+        def lane(of: str, threads: int, paused: int = PAUSED) -> Lane:
             on_queued = metrics.queued_calls.labels(name, of).set
-            return Lane(of, threads=threads, timeout_s=settings.timeout_s, on_queued=on_queued)
+            return Lane(of, threads=threads, timeout_s=settings.timeout_s, paused=paused, on_queued=on_queued)
 
-        self._texts, self._look_ups, self._typing = lane("texts", 1), lane("look-ups", 2), lane("searches", 1)
+        self._texts, self._long_texts = lane("texts", 1), lane("long texts", 1, _LONG_TEXTS)
+        self._look_ups, self._typing = lane("look-ups", 2), lane("searches", 1)
         self._kept: dict[str, tuple[object, Any]] = {}
         self._making: dict[str, asyncio.Lock] = {}
-        self._batches = Lane("batches", threads=1, timeout_s=None)
-        self._keeping = Lane("keeping", threads=1, timeout_s=None)
-        self._lanes = (self._batches, self._texts, self._look_ups, self._typing, self._keeping)
+        self._batches = Lane("batches", threads=1, timeout_s=None, paused=0)
+        self._keeping = Lane("keeping", threads=1, timeout_s=None, paused=0)
+        self._lanes = (self._batches, self._texts, self._long_texts, self._look_ups, self._typing, self._keeping)
         self._joiner = Joiner(
             self._link_batch,
             max_queued=settings.max_queued_mentions,
@@ -91,7 +96,7 @@ class CollectionHandle:
     async def adapt(self, mentions: Sequence[str], options: LinkOptions) -> Adaptation:
         """What mentions say of how much of them is in the base. Raises InvalidRequestError if there are too few."""
         try:
-            return await self._texts.run(lambda: self.linker.adapt(mentions, options))
+            return await self._of_length(sum(map(len, mentions)), lambda: self.linker.adapt(mentions, options))
         except errors.CalibrationError as error:
             raise InvalidRequestError(
                 f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base. Send "
@@ -99,11 +104,17 @@ class CollectionHandle:
                 where="mentions",
             ) from error
 
-    async def of_text(self, find: Callable[[EntityLinker], list[Annotation]]) -> list[Annotation]:
-        """The mentions of a text, linked by a call of the linker."""
-        found = await self._texts.run(lambda: find(self.linker))
+    async def of_text(self, characters: int, find: Callable[[EntityLinker], list[Annotation]]) -> list[Annotation]:
+        """The mentions of a text of so many characters, linked by a call of the linker. Short texts wait for no long
+        ones.
+        """
+        found = await self._of_length(characters, lambda: find(self.linker))
         self._metrics.count_answers(self.name, [one.link for one in found])
         return found
+
+    async def _of_length(self, characters: int, call: Callable[[], T]) -> T:
+        lane = self._texts if characters <= SHORT_TEXT else self._long_texts
+        return await lane.run(call, size=characters)
 
     async def search_names(self, query: str, *, types: Sequence[str] = (), limit: int = 10) -> list[FoundName]:
         """Entities that have a name like what was typed so far; see `NameIndex.find`."""
@@ -196,7 +207,7 @@ class Collections:
         self._opening: dict[str, asyncio.Lock] = {}
         self._problems: dict[str, str] = {}
         self._store: Store | None = None
-        self._lane = Lane("store", threads=1, timeout_s=settings.timeout_s)
+        self._lane = Lane("store", threads=1, timeout_s=settings.timeout_s, paused=0)  # what it opens is behind a lock
         self._listed: tuple[float, list[str]] | None = None
         self._refreshed: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()

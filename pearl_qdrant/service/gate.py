@@ -1,4 +1,5 @@
-"""What every request passes: its id, its host, its key, the limit of its body, its log line and its metrics.
+"""What every request passes: its id, its host, its key, the limits of its body and of how many are being answered, its
+log line and its metrics.
 
 A page of another site can point its own name at this machine (DNS rebinding); the header Host has the name that the
 browser asked for. An address is no name that a site could point elsewhere, so that addresses are always allowed.
@@ -12,7 +13,9 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,8 @@ from pydantic import SecretStr
 
 from pearl_qdrant.errors import PearlQdrantError, SettingsError
 from pearl_qdrant.service.answers import error_answer, problem
+from pearl_qdrant.service.connections import most_connections, network_of
+from pearl_qdrant.service.lanes import asking
 from pearl_qdrant.service.observing import Metrics, describe_request, facts, request_id
 from pearl_qdrant.service.settings import ServiceError, ServiceSettings
 
@@ -53,6 +58,11 @@ _OF_A_BODY = frozenset((b"content-length", b"transfer-encoding"))
 
 _DRAINED = 8
 """How many times the limit of a body is read and dropped, so that a client that sends too much sees the answer."""
+
+_BODIES_BYTES = 16 << 20
+"""Bodies that arrive, all together, but at least four of the largest; if there is more, the largest is refused."""
+
+_ALWAYS = frozenset(("/health/live", "/health/ready", "/metrics"))  # Paths that are answered however busy it is
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -135,6 +145,9 @@ class Gate:
         public = urlsplit(settings.public_url or "").hostname
         named = ("localhost", settings.host, *([public] if public else ()), *settings.allowed_hosts)
         self._hosts = frozenset(name.lower() for name in named)
+        self._most = max(1, most_connections() * 3 // 4)  # requests that are being answered
+        self._answering: Counter[str] = Counter()  # by address
+        self._arriving: dict[asyncio.Future[Any], int] = {}  # bytes of bodies, by what reads them
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -157,6 +170,8 @@ class Gate:
 
     async def _pass(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         request = Request(scope)
+        network = network_of((scope.get("client") or (None,))[0])
+        asking.set((network, next(iter(_given_keys(scope["headers"])), b"") if self._keys else b""))
         try:
             check_host(self._hosts, scope["headers"])
             scope[HAS_KEY] = has_valid_key(self._keys, scope["path"], scope["headers"])
@@ -170,20 +185,53 @@ class Gate:
         if body is None:
             return  # the client has hung up
         try:
-            await self._app(scope, _replaying(body, receive), answer)
+            with self._counted(network, scope["path"]):
+                await self._app(scope, _replaying(body, receive), answer)
+        except ServiceError as error:  # too many are being answered
+            await error_answer(request, error)(scope, receive, answer)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if answer.status is None:
                 text = "The service failed; its log has the reason under this request_id."
                 await problem(request, 500, "internal", text)(scope, receive, answer)
 
-    async def _read_in_time(self, scope: Scope, receive: Receive) -> bytes | None:
-        """`_read`; an error if it takes too long."""
-        has_body = any(name in _OF_A_BODY for name, _ in scope["headers"])  # where there is none, nothing is waited for
+    @contextmanager
+    def _counted(self, network: str, path: str) -> Iterator[None]:
+        """Count a request that is being answered. Raises ServiceError if there are too many, of all or of its network,
+        which may have two thirds.
+        """
+        if path in _ALWAYS:
+            yield
+            return
+        is_full = self._answering.total() >= self._most or self._answering[network] >= max(1, self._most * 2 // 3)
+        if is_full:
+            text = "Too many requests are being answered, of all clients or of this address. Send it again in 1 s."
+            raise ServiceError(text, status=503, code="busy", retry_after_s=1)
+        self._answering[network] += 1
         try:
-            return await asyncio.wait_for(self._read(receive), self._settings.timeout_s if has_body else None)
-        except asyncio.TimeoutError as error:
-            raise ServiceError("The body did not arrive in time.", status=408, code="slow_body") from error
+            yield
+        finally:
+            self._answering[network] -= 1
+            if not self._answering[network]:
+                del self._answering[network]
+
+    async def _read_in_time(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body; None if the client hung up; an error if it takes too long, or is too large."""
+        if not any(name in _OF_A_BODY for name, _ in scope["headers"]):  # where there is none, nothing is waited for
+            return await self._read(receive)
+        reading = asyncio.ensure_future(self._read(receive))
+        self._arriving[reading] = 0
+        try:
+            await asyncio.wait([reading], timeout=self._settings.timeout_s)
+            if not reading.done():
+                raise ServiceError("The body did not arrive in time.", status=408, code="slow_body")
+            if reading.cancelled():
+                text = "Too many bodies arrive at the same time. Send it again in 1 s."
+                raise ServiceError(text, status=503, code="busy", retry_after_s=1)
+            return reading.result()
+        finally:
+            reading.cancel()
+            del self._arriving[reading]
 
     async def _read(self, receive: Receive) -> bytes | None:
         """The body; None if the client hung up; an error if it is over the limit."""
@@ -201,11 +249,22 @@ class Gate:
                 parts.clear()
             if not message.get("more_body") or size > _DRAINED * allowed:
                 break
+            self._make_room(size if parts else 0)
         if size > allowed:
             limit, most = "max_body_bytes", f"{allowed:,} bytes"
             text = f"The body is over the limit {limit}: allowed are {most}. Send less in one request."
             raise ServiceError(text, status=413, code="body_too_large", limit=limit, allowed=allowed)
         return b"".join(parts)
+
+    def _make_room(self, size: int) -> None:
+        """Note how much has arrived of the body that this task reads; if all are too much, the largest is refused."""
+        reading = asyncio.current_task()
+        if reading in self._arriving:
+            self._arriving[reading] = size
+            if sum(self._arriving.values()) > max(_BODIES_BYTES, 4 * self._settings.max_body_bytes):
+                largest = max(self._arriving, key=self._arriving.__getitem__)
+                self._arriving[largest] = 0
+                largest.cancel()
 
     def _report(self, scope: Scope, status: int | None, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")

@@ -299,7 +299,7 @@ async def annotate(body: AnnotateBody, collections: CollectionsHere) -> Response
     """Find the mentions of a text and link them, or link those whose places are known."""
     handle = await collections.of(body)
     options, spans = body.options(), body.labelled()
-    return await _annotations(handle, lambda linker: linker.annotate(body.text, options, spans=spans))
+    return await _annotations(handle, len(body.text), lambda linker: linker.annotate(body.text, options, spans=spans))
 
 
 @texts.post("/v1/documents", response_model=AnnotationsAnswer, responses=declared(404, 415))
@@ -308,12 +308,14 @@ async def documents(body: DocumentBody, collections: CollectionsHere) -> Respons
     handle, options = await collections.of(body), _chosen(body, LinkOptions)
     places = [(span.start, span.end) for span in body.spans]
     return await _annotations(
-        handle, lambda linker: linker.link_document(body.text, places, options, without=body.without)
+        handle, len(body.text), lambda linker: linker.link_document(body.text, places, options, without=body.without)
     )
 
 
-async def _annotations(handle: CollectionHandle, find: Callable[[EntityLinker], list[Annotation]]) -> Response:
-    found = await handle.of_text(find)
+async def _annotations(
+    handle: CollectionHandle, characters: int, find: Callable[[EntityLinker], list[Annotation]]
+) -> Response:
+    found = await handle.of_text(characters, find)
     size = sum(1 + len(one.link.candidates) for one in found) * _RECORD_BYTES
     return await beside(
         size, lambda: json_answer({"collection": handle.name, "annotations": list(map(annotation_record, found))})

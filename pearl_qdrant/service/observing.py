@@ -44,6 +44,7 @@ class Metrics:
         histogram: Callable[..., Histogram] = partial(Histogram, **{"buckets": _SECONDS, **common})
 
         self.requests = counter("requests", "Answered requests.", ["method", "route", "status"])
+        self.refused = counter("refused_connections", "Connections that were refused or ended.", ["reason"])
         self.seconds = histogram("request_seconds", "Time of a request.", ["route"])
         self.in_flight = gauge("requests_in_flight", "Requests that are being answered.")
         self.queued_mentions = gauge("queued_mentions", "Mentions that wait for a batch.", ["collection"])

@@ -1,43 +1,29 @@
-"""How work waits and ends: batches of many requests, threads with bounded queues, the time of a request."""
+"""How mentions wait: batches of many requests, in which clients take turns; what the parts of a batch take."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import math
+import itertools
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, cast
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.pieces import pause
 from pearl_qdrant.records import Link
-from pearl_qdrant.service.settings import ClientGoneError, ServiceError, TimedOutError
+from pearl_qdrant.service.lanes import asking
+from pearl_qdrant.service.settings import ClientGoneError, queue_full, timed_out
 from pearl_qdrant.store.protocol import Collection, Store
 
-MAX_QUEUED_CALLS = 64  # Texts or look-ups that may wait for one collection
 BATCH_MENTIONS = 128  # Most mentions that are linked together
+BATCH_CHARACTERS = 64 * BATCH_MENTIONS  # and their characters: 128 mentions of 1,000 take two seconds
+_IN_CONTEXT = 8  # Mentions that take as long as one with a context
+_SMALL = 16  # Mentions of a request that finds room although large ones of its client fill the queue
+_CLIENTS = 4  # The mentions of all clients that wait are at most those of so many
 JOIN_S = 0.002  # How long the first request of a batch waits for others, in seconds
-
-_end: ContextVar[float] = ContextVar("pearl_qdrant_deadline", default=math.inf)
-
-
-def set_time(seconds: float) -> None:
-    """Give what runs in this context so many seconds from now on."""
-    _end.set(time.monotonic() + seconds)
-
-
-def check_time() -> None:
-    """End work whose time is over; called in every loop that a request can make long. Raises TimedOutError if it is
-    over. Its client has been answered already.
-    """
-    if time.monotonic() > _end.get():
-        raise TimedOutError("The time of the request is over.")
-
 
 OnSeconds = Callable[[float], None]  # Takes how long something took, in seconds
 
@@ -46,10 +32,10 @@ P = ParamSpec("P")
 
 
 def timed(call: Callable[P, T], on_seconds: OnSeconds) -> Callable[P, T]:
-    """A function that says how long each call took, and raises `TimedOutError` for a request whose time is over."""
+    """A function that says how long each call took, and is a piece of the work."""
 
     def measured(*given: P.args, **named: P.kwargs) -> T:
-        check_time()
+        pause()
         start = time.perf_counter()
         try:
             return call(*given, **named)
@@ -86,81 +72,6 @@ def timed_store(store: Store, on_seconds: OnSeconds) -> Store:
     return cast("Store", _Replaced(store, open=opened))
 
 
-class Lane:
-    """Threads for one kind of call, `threads` at once; a call takes at most `timeout_s` seconds, waiting included, and
-    at most `max_queued` wait or run. `on_queued` gets their number when it changes.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        threads: int,
-        timeout_s: float | None,
-        max_queued: int = MAX_QUEUED_CALLS,
-        on_queued: Callable[[float], object] = lambda queued: None,
-    ) -> None:
-        self._on_queued = on_queued
-        self._name = name
-        self._max_queued = max_queued
-        self._timeout_s = timeout_s
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=f"pearl-qdrant-{name}")
-        self.queued = 0
-
-    async def run(self, call: Callable[[], T]) -> T:
-        """The result of a call, which logs with the id of the request that asks, and knows its time. Raises
-        ServiceError if too many wait; TimedOutError if it does not end in time; one that has not started never does
-        then.
-        """
-        if self.queued >= self._max_queued:
-            raise queue_full(self._name, self._max_queued, retry_after_s=1)
-        context = contextvars.copy_context()
-        if self._timeout_s is not None:
-            context.run(set_time, self._timeout_s)
-        submitted = self._executor.submit(context.run, call)
-        self.queued += 1
-        self._on_queued(self.queued)
-        # It counts as queued until its thread is free again, even if nobody waits for it any more.
-        future = asyncio.wrap_future(submitted)
-        future.add_done_callback(self._done)
-        try:
-            done, _ = await asyncio.wait([future], timeout=self._timeout_s)
-        except asyncio.CancelledError:
-            submitted.cancel()  # if it has not started
-            raise
-        if not done:
-            assert self._timeout_s is not None
-            submitted.cancel()
-            raise timed_out(self._timeout_s)
-        return future.result()
-
-    def _done(self, future: asyncio.Future[T]) -> None:
-        self.queued -= 1
-        self._on_queued(self.queued)
-        if not future.cancelled():
-            future.exception()  # nobody may wait for it any more: it is not reported as lost
-
-    def close(self) -> None:
-        """End the threads; a call that runs ends first."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
-
-
-def queue_full(what: str, allowed: int, *, retry_after_s: float) -> ServiceError:
-    """The error of a full queue."""
-    seconds = max(1, math.ceil(retry_after_s))
-    text = f"Too much is waiting ({what}: at most {allowed:,}). Send it again in {seconds} s."
-    return ServiceError(text, status=429, code="busy", retry_after_s=seconds, allowed=allowed)
-
-
-def timed_out(timeout_s: float) -> TimedOutError:
-    """The error of a call that took too long."""
-    return TimedOutError(
-        f"There was no answer within timeout_s = {timeout_s:g} s. Send less in one request, or again later.",
-        limit="timeout_s",
-        allowed=timeout_s,
-    )
-
-
 LinkMany = Callable[[Sequence[str], LinkOptions, int], Awaitable[list[Link]]]
 """Links a batch of mentions with the same options, for so many requests."""
 
@@ -175,6 +86,8 @@ class _Request:
     options: LinkOptions
     answer: asyncio.Future[list[Link]]
     is_gone: IsGone | None
+    client: object
+    turn: tuple[int, int]  # the number of the last batch before it came or took part, and its own number
     links: list[Link] = field(default_factory=list)
     taken: int = 0
     has_waited: bool = False
@@ -184,10 +97,26 @@ class _Request:
         """Mentions that are in no batch yet."""
         return 0 if self.answer.done() else len(self.mentions) - self.taken
 
+    @property
+    def queue(self) -> tuple[object, bool]:
+        """Whose mentions they are, and whether they are few."""
+        return self.client, len(self.mentions) <= _SMALL
+
+    def fitting(self, start: int, most: int, characters: int) -> tuple[int, int]:
+        """How many mentions from `start` on fit into so many characters, at most `most`; and their size."""
+        n = used = 0
+        for mention in self.mentions[start : start + most]:
+            if used + len(mention) > characters:
+                break
+            n, used = n + 1, used + len(mention)
+        return n, used
+
 
 class Joiner:
     """Joins requests for one collection into batches of at most `batch_mentions`. A request that finds nothing running
-    waits `join_s` seconds for others; `timeout_s` bounds each; `max_queued` mentions may wait.
+    waits `join_s` seconds for others; `timeout_s` bounds each; `max_queued` mentions of a client may wait. The client
+    whose mentions had least so far is in the next batch, with the request that has waited longest, and all that have
+    its options.
     """
 
     def __init__(
@@ -206,7 +135,10 @@ class Joiner:
         self._max_queued = max_queued
         self._timeout_s = timeout_s
         self._on_queued = on_queued
-        self._requests: deque[_Request] = deque()
+        self._requests: list[_Request] = []
+        self._had: dict[object, float] = {}  # characters that each client with requests had
+        self._n_batches = 0
+        self._numbers = itertools.count()
         self._runner: asyncio.Task[None] | None = None
         self._seconds_a_mention = 0.002
 
@@ -221,10 +153,14 @@ class Joiner:
         """
         if not mentions:
             return []
-        if (queued := self.queued) and queued + len(mentions) > self._max_queued:
+        turn = self._n_batches, next(self._numbers)
+        request = _Request(mentions, options, asyncio.get_running_loop().create_future(), is_gone, asking.get(), turn)
+        queued = self.queued
+        own = sum(one.waiting for one in self._requests if one.queue == request.queue)
+        if (own and own + len(mentions) > self._max_queued) or queued > _CLIENTS * self._max_queued:
             raise queue_full("mentions", self._max_queued, retry_after_s=queued * self._seconds_a_mention)
-        request = _Request(mentions, options, asyncio.get_running_loop().create_future(), is_gone)
         self._requests.append(request)
+        self._had.setdefault(request.client, min(self._had.values(), default=0.0))
         self._on_queued(self.queued)
         if self._runner is None:
             # In a context of its own: it works for other requests, too, and none of their ids is its own.
@@ -251,19 +187,25 @@ class Joiner:
     async def _next(self) -> list[tuple[_Request, int]]:
         """The next batch: requests with how many of their mentions; empty if nothing waits."""
         await self._drop_gone()
-        waiting = [request for request in self._requests if request.waiting]
-        self._requests = deque(waiting)
+        waiting = self._requests = [request for request in self._requests if request.waiting]
+        clients = {request.client for request in waiting}
+        self._had = {client: had for client, had in self._had.items() if client in clients}
         if not waiting:
             return []
+        waiting.sort(key=lambda request: (self._had[request.client], request.turn))
         joined = [request for request in waiting if request.options == waiting[0].options]
-        share = max(1, self._batch_mentions // len(joined))
-        room = self._batch_mentions
-        parts: dict[_Request, int] = {}
-        for least in (share, self._batch_mentions):  # each has its share; what others do not need goes to the oldest
+        first = joined[0]
+        n_most = self._batch_mentions if first.options.context is None else max(1, self._batch_mentions // _IN_CONTEXT)
+        room, characters = n_most - 1, BATCH_CHARACTERS - len(first.mentions[first.taken])
+        parts = {request: int(request is first) for request in joined}
+        shares = max(1, n_most // len(joined)), BATCH_CHARACTERS // len(joined)
+        # What others do not need of their shares goes to the oldest.
+        for most, length in (shares, (n_most, BATCH_CHARACTERS)):
             for request in joined:
-                n = min(request.waiting, parts.get(request, 0) + room, max(least, parts.get(request, 0)))
-                room -= n - parts.get(request, 0)
-                parts[request] = n
+                wanted = min(room, max(0, most - parts[request]))
+                n, used = request.fitting(request.taken + parts[request], wanted, min(length, characters))
+                parts[request] += n
+                room, characters = room - n, characters - used
         return [(request, n) for request, n in parts.items() if n]
 
     async def _drop_gone(self) -> None:
@@ -274,7 +216,10 @@ class Joiner:
 
     async def _link_batch(self, batch: Sequence[tuple[_Request, int]]) -> None:
         mentions = [mention for request, n in batch for mention in request.mentions[request.taken : request.taken + n]]
+        self._n_batches += 1
         for request, n in batch:
+            request.turn = self._n_batches, request.turn[1]
+            self._had[request.client] += sum(map(len, request.mentions[request.taken : request.taken + n])) + n
             request.taken += n
         self._on_queued(self.queued)
         start = time.monotonic()

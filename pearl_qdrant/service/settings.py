@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
@@ -276,6 +277,22 @@ class InvalidRequestError(ServiceError, status=422, code="invalid"):
 
 class TimedOutError(ServiceError, status=504, code="timed_out"):
     """No answer in the time that a request has."""
+
+
+def queue_full(what: str, allowed: int, *, retry_after_s: float) -> ServiceError:
+    """The error of a full queue."""
+    seconds = max(1, math.ceil(retry_after_s))
+    text = f"Too much is waiting ({what}: at most {allowed:,}). Send it again in {seconds} s."
+    return ServiceError(text, status=429, code="busy", retry_after_s=seconds, allowed=allowed)
+
+
+def timed_out(timeout_s: float) -> TimedOutError:
+    """The error of a call that took too long."""
+    return TimedOutError(
+        f"There was no answer within timeout_s = {timeout_s:g} s. Send less in one request, or again later.",
+        limit="timeout_s",
+        allowed=timeout_s,
+    )
 
 
 class ClientGoneError(ServiceError, status=499, code="client_gone"):  # as nginx has it

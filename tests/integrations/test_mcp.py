@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from edge_cases import wait_until
 from linker_base import fill
 
 from pearl_qdrant import Entity
+from pearl_qdrant.pieces import pause
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 """Importing the SDK takes a second; `test_independence.py` has a quick test."""
@@ -78,6 +83,12 @@ async def test_answers_are_typed(connect: Any) -> None:
         ("link", {"mentions": ["x"], "types": ["citty"]}, "Similar: city"),
         ("search", {"name": "x", "limit": 0}, "greater than or equal to 1"),
         ("annotate", {}, "text"),
+        (
+            "link",
+            {"mentions": ["x"], "typs": ["city"]},
+            "There is no argument 'typs'; there are: mentions, types",
+        ),
+        ("entity", {"entity_id": "nyt", "limit": 2}, "There is no argument 'limit'"),
     ],
 )
 async def test_errors_say_what_to_do(connect: Any, tool: str, arguments: dict[str, Any], reason: str) -> None:
@@ -176,3 +187,64 @@ async def test_half_a_character_is_answered_over_stdio(store_path: Path) -> None
     assert answers[2]["isError"]
     assert "half of a character" in answers[2]["content"][0]["text"]
     assert answers[3]["structuredContent"]["links"][0]["entity_id"] == "nyc"
+
+
+async def test_calls_have_the_limits_of_the_service(
+    connect: Any, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schemas allow no other arguments; a call that takes longer than a request may ends with an error, and its thread
+    with it, so that others are answered and nothing keeps the process.
+    """
+    from pearl_qdrant import EntityLinker
+    from pearl_qdrant.integrations import mcp_tools
+    from pearl_qdrant.service.settings import ServiceSettings
+
+    never, plain = threading.Event(), EntityLinker.link_batch
+
+    def link_batch(linker: EntityLinker, mentions: list[str], *given: Any, **named: Any) -> Any:
+        while len(mentions) > 1 and not never.is_set():
+            pause()
+        return plain(linker, mentions, *given, **named)
+
+    monkeypatch.setattr(EntityLinker, "link_batch", link_batch)
+    async with connect() as client:
+        assert not (await client.call_tool("link", {"mentions": ["NYC"]})).is_error
+        assert all(one.input_schema["additionalProperties"] is False for one in (await client.list_tools()).tools)
+    monkeypatch.setattr(mcp_tools, "ServiceSettings", lambda: ServiceSettings(timeout_s=5.0))
+    async with connect() as client:
+        late = await client.call_tool("link", {"mentions": ["NYC"] * 3000})
+        slow = await client.call_tool("link", {"mentions": ["NYC"] * 2})
+
+        assert late.is_error
+        assert slow.is_error
+        assert "There was no answer within timeout_s = 5 s" in slow.content[0].text
+        assert not (await client.call_tool("link", {"mentions": ["NYC"]})).is_error
+
+
+async def test_http_has_the_limits_of_the_service(store_path: Path) -> None:
+    """Over HTTP a head without end, a large body and another host are refused, and the next request is answered."""
+    pytest.importorskip("mcp.server.mcpserver")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "pearl_qdrant", "mcp", "--collection", "base", "--store", str(store_path)]
+    with subprocess.Popen([*command, "--transport", "http", "--port", str(port)]) as process:
+
+        def answer(*lines: str, body: str = "") -> bytes:
+            head = "\r\n".join(["POST /mcp HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", body])
+            with socket.create_connection(("127.0.0.1", port), 60) as client:
+                client.sendall(head.encode())
+                return client.recv(12)
+
+        def is_up() -> bool:
+            with contextlib.suppress(OSError):
+                return bool(answer("Host: localhost"))
+            return False
+
+        try:
+            wait_until(is_up)
+            assert answer("Host: localhost", "X: " + "x" * (1 << 16)) == b"HTTP/1.1 400"
+            assert answer("Host: attacker.example") == b"HTTP/1.1 421"
+            assert answer("Host: localhost", body="x" * ((1 << 20) + 1)) == b"HTTP/1.1 413"
+        finally:
+            process.terminate()

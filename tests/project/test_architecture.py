@@ -12,7 +12,7 @@ from pathlib import Path
 
 from source_tree import MODULES, PACKAGES, ROOT, Import, all_imports, nodes_of, project
 
-BASE = ("cells", "child", "errors", "installing", "records", "phrase_types", "_version", "_lazy")
+BASE = ("cells", "child", "errors", "installing", "pieces", "records", "phrase_types", "_version", "_lazy")
 READING = (
     "ingest.io.report",
     "ingest.formats",
@@ -22,7 +22,7 @@ READING = (
 )
 """What training needs of ingest: bases through `open_reader`, texts and its own files through streams and lines."""
 
-LIMITS = ("pearl_qdrant.service.settings",)
+LIMITS = tuple(f"pearl_qdrant.service.{one}" for one in ("settings", "lanes", "connections", "gate", "observing"))
 """What the MCP server needs of the service: the same limits."""
 
 STORE = (*BASE, "settings", "binary_tables", "encoder", "lexical", "store")

@@ -10,8 +10,9 @@ import pytest
 
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
+from pearl_qdrant.service.lanes import asking
 from pearl_qdrant.service.queues import Joiner
-from pearl_qdrant.service.settings import ClientGoneError, TimedOutError
+from pearl_qdrant.service.settings import ClientGoneError, ServiceError, TimedOutError
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +134,54 @@ async def test_a_client_that_hung_up_is_dropped(linker: Linker) -> None:
     with pytest.raises(ClientGoneError):
         await gone
     assert linker.batches == [["a"], ["b"]]
+
+
+async def of_client(joined: Joiner, client: str, mentions: Sequence[str], options: LinkOptions = PLAIN) -> list[Link]:
+    """The links that a client asks for."""
+    asking.set((client, b""))
+    return await joined.link(mentions, options)
+
+
+async def test_a_full_queue_refuses_its_own_client_alone(linker: Linker) -> None:
+    """A client whose large requests fill the queue is refused; its small ones and those of others are not."""
+    joined = joiner(linker, max_queued=50)
+    large = [asyncio.create_task(of_client(joined, "a", [f"m{i}"] * 40)) for i in range(2)]
+    await settled()
+    small = [asyncio.create_task(of_client(joined, client, ["s"])) for client in "ab"]
+    others = asyncio.create_task(of_client(joined, "b", ["o"] * 40))
+    await settled()
+    linker.may_answer.set()
+
+    found = await asyncio.gather(*large, *small, others, return_exceptions=True)
+
+    assert [type(one) for one in found] == [list, ServiceError, list, list, list]
+
+
+async def test_requests_of_other_options_take_turns(linker: Linker) -> None:
+    """A long request with other options does not keep a short one waiting until it is linked."""
+    joined = joiner(linker)
+    long = asyncio.create_task(joined.link([f"m{i}" for i in range(40)], PLAIN))
+    await settled()
+    short = asyncio.create_task(joined.link(["s"], LinkOptions(threshold=0.9)))
+    linker.may_answer.set()
+    await asyncio.gather(long, short)
+
+    assert linker.batches.index(["s"]) <= 2
+
+
+async def test_long_mentions_make_small_batches(linker: Linker) -> None:
+    """The characters of a batch are bounded, since long mentions take longer, and so do those with a context; all of
+    them are linked in the end.
+    """
+    joined = joiner(linker, batch_mentions=128)
+    mentions = [f"{i:03}" + "x" * 2997 for i in range(10)]
+    linker.may_answer.set()
+
+    links = await joined.link([*mentions, "y" * 9000], PLAIN)
+
+    assert [link.mention for link in links] == [*mentions, "y" * 9000]
+    assert max(map(len, linker.batches)) == 2
+
+    linker.batches.clear()
+    assert len(await joined.link(["x"] * 40, LinkOptions(context="a text"))) == 40
+    assert max(map(len, linker.batches)) == 16

@@ -17,10 +17,10 @@ from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE, post_form, serving
 from specification import EntitySuggestions, Flyout, Suggestions, check
 
 from pearl_qdrant import Entity
+from pearl_qdrant.pieces import with_pauses
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.service.queues import set_time
 from pearl_qdrant.service.reconcile.matching import Condition, chances, level_of
-from pearl_qdrant.service.settings import TimedOutError
+from pearl_qdrant.service.settings import TimedOutError, timed_out
 
 
 def test_entities_are_suggested_by_prefix_and_by_id(client: TestClient) -> None:
@@ -155,8 +155,11 @@ def test_comparing_ends_with_the_time_of_a_request() -> None:
     """No value is compared any more when the time is over, neither with a candidate nor with the sample."""
     condition = Condition("state", ("x",) * 50)
 
+    def end() -> None:
+        raise timed_out(1)
+
     def late() -> None:
-        set_time(-1)
+        with_pauses(end)
         with pytest.raises(TimedOutError):
             level_of(condition, ["y"])
         with pytest.raises(TimedOutError):

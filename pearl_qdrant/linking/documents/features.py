@@ -31,9 +31,9 @@ expected value of that feature.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import takewhile
 from typing import Literal, NamedTuple, cast
 
 import numpy as np
@@ -52,6 +52,7 @@ from pearl_qdrant.linking.documents.model import (
 from pearl_qdrant.linking.documents.word_types import TYPES
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking.model import FloatArray, log_sum_exp
+from pearl_qdrant.pieces import pause, pausing
 from pearl_qdrant.records import LINKS_FIELD
 from pearl_qdrant.store.schema import NamePoint
 
@@ -118,7 +119,7 @@ def set_coherence(mentions: Sequence[DocumentMention], model: DocumentModel) -> 
             ]
         known: dict[tuple[tuple[str, ...], EntityKey], tuple[float, float, float]] = {}
         for mention, rows in zip(mentions, open_rows, strict=True):
-            for row in rows:
+            for row in pausing(rows):
                 entity = mention.entities[row]
                 one = mention.words, entity.key
                 if one not in known:
@@ -189,6 +190,7 @@ def set_learned_names(mention: DocumentMention) -> None:
 
 
 Part = Literal["start", "middle", "end", "acronym", "form"]
+Words = tuple[str, ...]  # the folded words of a mention
 
 MOST_ENTITIES, LEAST_OF_A_PART = 3, 0.05
 """Entities that a longer mention gives to a shorter one, and how probable they are at least."""
@@ -201,29 +203,50 @@ STEM_LETTERS, STEM_SHARE = 4, 0.6
 
 def set_partial_names(mentions: Sequence[DocumentMention], model: DocumentModel) -> None:
     """Set the features of partial names, from the longest mention to the shortest, so that they can be chains."""
-    with_word: dict[str, list[int]] = {}
-    for number, mention in enumerate(mentions):
-        if len(mention.words) > 1:
-            for word in {*mention.words, *_initials(mention.words)}:
-                with_word.setdefault(word, []).append(number)
+    find = part_finder(mentions)
     for number in sorted(range(len(mentions)), key=lambda i: (-len(mentions[i].words), i)):
         mention = mentions[number]
         if not mention.words or mention.is_id or not _is_capitalised(mention):
             continue
-        longer: tuple[int, Part] | None = None
-        for other in with_word.get(mention.words[0], ()):
-            found = part_of(mention, mentions[other])
-            if found is not None and (longer is None or other < number):
-                longer = other, found
-        if longer is not None:
-            other_mention, part = mentions[longer[0]], longer[1]
-            _take(mention, other_mention, part, _probabilities(other_mention, model))
+        pause()
+        if (longer := find(number)) is not None:
+            _take(mention, mentions[longer[0]], longer[1], _probabilities(mentions[longer[0]], model))
     _set_other_forms(mentions, model)
 
 
-def part_of(short: DocumentMention, long: DocumentMention) -> Part | None:
-    """Which part of a longer mention a mention is; None if it is none."""
-    words, of = short.words, long.words
+def part_finder(mentions: Sequence[DocumentMention]) -> Callable[[int], tuple[int, Part] | None]:
+    """Finds the longer mention of which one is a part, with the part: the nearest one before it, else the first after.
+    Each distinct string is compared with each once, so that many mentions take no more time than their strings.
+    """
+    with_word: dict[str, list[Words]] = {}
+    numbers: dict[Words, list[int]] = {}
+    for number, mention in enumerate(mentions):
+        if len(mention.words) > 1:
+            if mention.words not in numbers:
+                for word in {*mention.words, *_initials(mention.words)}:
+                    with_word.setdefault(word, []).append(mention.words)
+            numbers.setdefault(mention.words, []).append(number)
+
+    @lru_cache(maxsize=1024)
+    def longer_than(words: Words, letters: str) -> list[tuple[list[int], Part]]:
+        found = []
+        for other in with_word.get(words[0], ()):
+            pause()
+            if (part := part_of(words, letters, other)) is not None:
+                found.append((numbers[other], part))
+        return found
+
+    def find(number: int) -> tuple[int, Part] | None:
+        longer = longer_than(mentions[number].words, clean_mention(mentions[number].scored.mention))
+        places = [(of, bisect_left(of, number), part) for of, part in longer]
+        before = [(of[at - 1], part) for of, at, part in places if at]
+        return max(before, default=None) or min(((of[0], part) for of, _, part in places), default=None)
+
+    return find
+
+
+def part_of(words: Words, name: str, of: Words) -> Part | None:
+    """Which part of a longer mention, by its words, a mention is, by its words and as it is written; None if none."""
     n = len(words)
     if n < len(of):
         if of[-n:] == words:
@@ -232,37 +255,36 @@ def part_of(short: DocumentMention, long: DocumentMention) -> Part | None:
             return "start"
         if any(of[i : i + n] == words for i in range(1, len(of) - n)):
             return "middle"
-    letters = clean_mention(short.scored.mention).replace(".", "").replace(" ", "")
+    letters = name.replace(".", "").replace(" ", "")
     is_acronym = letters.isupper() and len(letters) in _ACRONYM_LETTERS and len(of) > 1
     return "acronym" if is_acronym and "".join(words) in _initials(of) else None
 
 
 def _set_other_forms(mentions: Sequence[DocumentMention], model: DocumentModel) -> None:
     """Give the entities of each mention to mentions that are another form of it, unless they are parts of one."""
-    of_stem: dict[tuple[str, ...], list[int]] = {}
+    of_stem: dict[Words, dict[str, list[int]]] = {}  # by their last words
     for number, mention in enumerate(mentions):
-        if mention.words and len(mention.words[-1]) >= STEM_LETTERS:
-            of_stem.setdefault((*mention.words[:-1], mention.words[-1][:STEM_LETTERS]), []).append(number)
+        if mention.words and len(mention.words[-1]) >= STEM_LETTERS and _is_capitalised(mention):
+            of_word = of_stem.setdefault((*mention.words[:-1], mention.words[-1][:STEM_LETTERS]), {})
+            of_word.setdefault(mention.words[-1], []).append(number)
     # The probabilities before any of them changes, so that two forms do not raise each other.
     taken: list[tuple[DocumentMention, DocumentMention]] = []
-    for numbers in of_stem.values():
-        for number in numbers:
+    for of_word in of_stem.values():
+        forms = {word: [n for other, n in of_word.items() if is_other_form(word, other)] for word in pausing(of_word)}
+        for number, word in sorted((number, word) for word, numbers in of_word.items() for number in numbers):
             mention = mentions[number]
-            if mention.is_id or mention.of_decision[NIL_COLUMN["part"]] or not _is_capitalised(mention):
+            if mention.is_id or mention.of_decision[NIL_COLUMN["part"]] or not forms[word]:
                 continue
-            word = mention.words[-1]
-            others = [i for i in numbers if is_other_form(word, mentions[i].words[-1]) and _is_capitalised(mentions[i])]
-            if others:
-                before = [i for i in others if i < number]
-                taken.append((mention, mentions[before[-1] if before else others[0]]))
-    for mention, other, p in [(m, o, _probabilities(o, model)) for m, o in taken]:
+            before = [numbers[at - 1] for numbers in forms[word] if (at := bisect_left(numbers, number))]
+            taken.append((mention, mentions[max(before) if before else min(numbers[0] for numbers in forms[word])]))
+    for mention, other, p in [(m, o, _probabilities(o, model)) for m, o in pausing(taken)]:
         _take(mention, other, "form", p)
 
 
 def is_other_form(word: str, other: str) -> bool:
     """Whether two different words begin with the same letters, most of both."""
-    n = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False)))
-    return word != other and n >= max(STEM_LETTERS, STEM_SHARE * max(len(word), len(other)))
+    n = max(STEM_LETTERS, math.ceil(STEM_SHARE * max(len(word), len(other))))
+    return word != other and len(word) >= n and word[:n] == other[:n]
 
 
 def _initials(words: Sequence[str]) -> set[str]:
@@ -313,7 +335,7 @@ Compare = Callable[[Sequence[tuple[int, Sequence[NamePoint]]]], Sequence[FloatAr
 def set_passages(mentions: Sequence[DocumentMention], model: DocumentModel, compare: Compare) -> None:
     """Set the feature of passages for the best candidates of open mentions."""
     chosen: list[tuple[DocumentMention, list[int]]] = []
-    for mention in mentions:
+    for mention in pausing(mentions):
         if not mention.is_compared or len(mention.entities) < 2:
             continue
         logits = mention.values @ model.features

@@ -37,6 +37,7 @@ from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import ScoredEntity, ScoredMention, log_sum_exp
 from pearl_qdrant.linking.ranking.scoring import in_order
+from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def set_features(
     """
     has_types, has_coherence = "types" not in without, "coherence" not in without
     unit = features.unit_of_popularity(mentions)
-    for mention in mentions:
+    for mention in pausing(mentions):
         if "learned names" not in without:
             features.set_learned_names(mention)
         if mention.has_popularity:
@@ -165,7 +166,7 @@ def link_document(
     places = document_spans(text, spans)
     found = []
     in_document = score_document(source, text, places, options, without=without)
-    for place, (scored, learned) in zip(places, in_document, strict=True):
+    for place, (scored, learned) in pausing(zip(places, in_document, strict=True)):
         link = source.decide_in_document(scored, learned, options)
         found.append(Annotation(text[place.start : place.end], place.start, place.end, link, place.long_form))
     return with_assertions(text, found, None)
@@ -195,7 +196,7 @@ def score_document(
             learned=learned[place.query],
             type_scores=word_types().log_probabilities(words.rows_around(place.start, place.end)),
         )
-        for place in places
+        for place in pausing(places)
     ]
     if not features.is_coherent(mentions):
         without |= {"coherence"}
@@ -207,7 +208,7 @@ def score_document(
     set_features(in_order, model, compare=source.passages(text).compare, without=without)
     return [
         (rescored(mention, model, limit=options.most_candidates), learned[place.query])
-        for place, mention in zip(places, mentions, strict=True)
+        for place, mention in pausing(zip(places, mentions, strict=True))
     ]
 
 
@@ -234,7 +235,7 @@ def score_in_context(
         distinct = list(dict.fromkeys(name for found in longer for name in found))
         answers = source.score_batch([*distinct, *batch], wide)
         scored = dict(zip(distinct, answers, strict=False))
-        for mention, found in zip(batch, longer, strict=True):
+        for mention, found in pausing(zip(batch, longer, strict=True)):
             start, end = _place(mention, context)
             document = [
                 document_mention(scored[name], -len(found) + i, has_popularity=False) for i, name in enumerate(found)

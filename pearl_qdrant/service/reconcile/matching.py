@@ -19,9 +19,10 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import SMALL_WORDS
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.pieces import pause
 from pearl_qdrant.records import Candidate, Link
 from pearl_qdrant.service.collections import CollectionHandle
-from pearl_qdrant.service.queues import IsGone, check_time
+from pearl_qdrant.service.queues import IsGone
 from pearl_qdrant.service.reconcile.properties import ALIASES, Catalogue, EntityColumns, of_candidates, with_names
 from pearl_qdrant.service.reconcile.queries import BadQuery, Condition, Query
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -272,9 +273,9 @@ HIGHEST_FACTOR = 1000.0
 
 def level_of(condition: Condition, has: Sequence[str]) -> Level:
     """How well the values of an entity agree with those of a client, of which one must; if it has none, nothing is
-    known. Raises TimedOutError if the time of the request is over.
+    known.
     """
-    check_time()
+    pause()
     return max((_best(one, has) for one in condition.values), key=lambda level: level.value) if has else Level.MISSING
 
 

@@ -290,6 +290,9 @@ _FILTERED_QUERIES = 4
 """Queries under a filter in one call of the engine, which holds the interpreter lock meanwhile: 16 took 41 ms, and more
 with cold pages; other threads should not wait 50. Without a filter it cost a batch of names 15 % of its rate."""
 
+_QUERIES = 32
+"""The same without a filter, where a query takes less; so few that other threads, such as an event loop, go on."""
+
 _FULL_PRECISION = edge.SearchParams(quantization=edge.QuantizationSearchParams(ignore=True))  # for points given by id
 
 
@@ -352,7 +355,7 @@ def _make_run(folder: CollectionFolder | CollectionView, point_filter: PointFilt
 
     def run(queries: Sequence[NameQuery]) -> Sequence[Sequence[EnginePoint]]:
         found: list[Sequence[EnginePoint]] = []
-        step = max(1, len(queries)) if query_filter is None else _FILTERED_QUERIES
+        step = _QUERIES if query_filter is None else _FILTERED_QUERIES
         for start in range(0, len(queries), step):
             requests = edge.QueryBatchRequest([request(query) for query in queries[start : start + step]])
             with folder.shard("searching it") as shard:
