@@ -188,7 +188,7 @@ def _as_record(found: Link, explain: bool) -> dict[str, object]:
             del record[name]
     if not explain:
         for candidate in record["candidates"]:
-            del candidate["features"], candidate["document"]
+            del candidate["features"], candidate["document"], candidate["decision"]
     return record
 
 

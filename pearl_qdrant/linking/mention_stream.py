@@ -40,8 +40,8 @@ from pearl_qdrant.linking.ranking.model import (
     ScoredMention,
     Scorer,
 )
-from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import put_first, rerank
+from pearl_qdrant.linking.ranking.reranker import Reranker, rerank
+from pearl_qdrant.linking.ranking.scoring import put_first
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.pieces import pause, pausing
 from pearl_qdrant.settings import DEFAULT_LIMIT

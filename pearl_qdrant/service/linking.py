@@ -234,7 +234,7 @@ class AnnotationsAnswer(BaseModel):
     annotations: list[Annotation]
 
 
-_CANDIDATE = tuple(one.name for one in fields(Candidate) if one.name not in ("features", "document"))
+_CANDIDATE = tuple(one.name for one in fields(Candidate) if one.name not in ("features", "document", "decision"))
 _ANNOTATION = tuple(one.name for one in fields(Annotation) if one.name != "link")
 _LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
 
@@ -259,7 +259,8 @@ def link_record(link: Link, *, explanation: list[str] | None = None) -> dict[str
 def _candidate_record(candidate: Candidate, *, explained: bool) -> dict[str, Any]:
     record = {name: getattr(candidate, name) for name in _CANDIDATE}
     if explained:
-        record |= {"features": dict(candidate.features), "document": dict(candidate.document)}
+        parts = {"features": candidate.features, "document": candidate.document, "decision": candidate.decision}
+        record |= {name: dict(values) for name, values in parts.items()}
     return record
 
 

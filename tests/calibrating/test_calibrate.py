@@ -92,7 +92,7 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
 
 def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
     """They are in the manifest; an unknown one is reported, and can be fitted again, or go with a reset."""
-    coefficients = {"features": {"dense": 7.0}, "decision": {"dense": 3.0}, "nil_features": {"bias": 1.0}}
+    coefficients = {"features": {"dense": 7.0, "judge": 0.0}, "decision": {"dense": 3.0}, "nil_features": {"bias": 1.0}}
     own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, **coefficients}
 
     def store_calibration(changed: dict[str, Any]) -> None:
@@ -106,9 +106,13 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     (link,) = run("link", "oneword", "--json", "--explain").lines()
     best = link["candidates"][0]
     assert best["score"] == pytest.approx(7 * best["features"]["dense"])
-    assert link["candidates"][0]["probability"] < 1 / (1 + math.exp(1.0 - 3.0 * best["features"]["dense"])) + 1e-6
-    assert "spelling" not in run("link", "oneword", "--explain").out
+    assert best["decision"]["dense"] >= 3.0 * best["features"]["dense"] - 1e-6, "beside what the trees say"
+    store_calibration({**own, "nil_features": {"bias": 40.0}})
+    (unlikely,) = run("link", "oneword", "--json").lines()
+    assert unlikely["candidates"][0]["probability"] < 1e-6 < best["probability"]
 
+    store_calibration({**own, "features": {"dense": 7.0}})
+    assert "Another version of pearl-qdrant calibrated" in run("link", "oneword").err, "it knew no judge"
     store_calibration({**own, "features": {"density": 7.0}})
     refused = run("link", "oneword")
     assert refused.status == 1

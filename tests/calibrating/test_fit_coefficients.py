@@ -12,7 +12,8 @@ import pytest
 from pearl_qdrant.linking.calibration.metrics import Samples
 from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_coefficients
 from pearl_qdrant.linking.ranking import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS
+from pearl_qdrant.linking.ranking.forest import Forest
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS, decision_rows
 from training.ranking import (
     DECISION_FIXED,
     FIXED,
@@ -151,7 +152,8 @@ TRUE_DECISION = {"dense": 5.0, "lexical": 3.0, "missing_numbers": -1.0}
 
 def task_of(features: FloatArray, present: BoolArray, right: BoolArray, nil: FloatArray, is_nil: BoolArray) -> Task:
     """A task without rules."""
-    return Task("made:up", features, present, right, nil, is_nil, np.zeros(present.shape), np.zeros(len(nil), bool))
+    by_rule, texts = np.zeros(len(nil), bool), np.full(len(nil), "", dtype=np.object_)
+    return Task("made:up", features, present, right, nil, is_nil, np.zeros(present.shape), by_rule, texts, texts)
 
 
 def made_up(n: int, *, seed: int) -> tuple[Task, RankingModel]:
@@ -176,14 +178,33 @@ def made_up(n: int, *, seed: int) -> tuple[Task, RankingModel]:
 
 
 def test_fitting_finds_the_coefficients_that_made_the_data() -> None:
-    """Right answers drawn from known coefficients give roughly these back, and 0 for irrelevant features."""
+    """Right answers drawn from known coefficients give roughly these back, 0 for irrelevant features, and trees with
+    nearly the probabilities that they were drawn with.
+    """
     task, true = made_up(4000, seed=1)
 
     fitted = fit_ranking([task], l2=1e-5)
 
     assert np.allclose(fitted.features, true.features, atol=0.6)
-    assert np.allclose(fitted.decision, true.decision, atol=0.8)
-    assert abs(fitted.nil_features[0] - 4.0) < 0.8
+    assert np.abs(probabilities(task, fitted) - probabilities(task, true)).mean() < 0.05
+
+
+def test_trees_are_those_that_were_fitted() -> None:
+    """What each feature adds and the start sum up to the logit, and the file that ships gives the same trees back."""
+    task, _ = made_up(600, seed=3)
+    fitted = fit_ranking([task])
+    forest = fitted.forest
+    assert forest is not None
+    stored = Forest.from_arrays(forest.to_arrays())
+    rows = decision_rows(task.features[:5, 0], task.nil_features[:5])
+
+    assert stored.logits(rows).tolist() == forest.logits(rows).tolist()
+    for row, logit in zip(rows, forest.logits(rows), strict=True):
+        start, parts = forest.contributions(row)
+        assert start + sum(parts.values()) == pytest.approx(logit)
+    higher = rows.copy()
+    higher[:, FEATURES.index("dense")] += 0.5
+    assert (forest.logits(higher) >= forest.logits(rows)).all(), "the sign of a feature holds in trees"
 
 
 def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
@@ -222,7 +243,8 @@ def test_a_task_counts_by_its_weight() -> None:
     assert for_task.features[lexical] > 1
     assert for_turned.features[lexical] < 0.1
     assert divided.features[lexical] > 1
-    assert divided.nil_features[0] > for_task.nil_features[0] + 1
+    linked = [1 - probabilities(task, model)[:, -1].mean() for model in (divided, for_task)]
+    assert linked[0] < linked[1] / 4
 
 
 def test_rules_go_before_coefficients_in_the_figures() -> None:

@@ -16,7 +16,7 @@ the slow ones. The keys have no bias: it adds the same number to all scores of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,6 @@ from training.export.graph_builder import (
     quantize_rows,
     read_blocks,
 )
-from training.judge.network import Judge
 
 PRECISION = "int8-row"
 WORDS = "words"  # output of an encoder's graph: its word embeddings as they are looked up, (b * t, dim)
@@ -124,15 +123,16 @@ class Int8Graph(GraphBuilder):
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
-    def build_judge(self, judge: Judge) -> ModelProto:
+    def build_judge(self, of_name: Array, dense: Sequence[tuple[Array, Array]]) -> ModelProto:
         """Build the graph of a judge (`training.judge.network`) over the words of the encoder's graph: words
-        (b, t, dim), part (b, t) int64 -> logit (b,).
+        (b, t, dim), part (b, t) int64 -> logit (b,). `of_name` is added to the tokens of the name, (dim,); `dense` are
+        the matrices, (k, n), and biases of the layers after the means.
         """
         self._set_size("part")
         is_name = self.op("Cast", self.op("Equal", "part", self.ints(2)), to=TensorProto.FLOAT)
         is_mention = self.op("Cast", self.op("Equal", "part", self.ints(1)), to=TensorProto.FLOAT)
-        of_name = self.op("Mul", self.op("Unsqueeze", is_name, self.ints(-1)), self.floats(judge.of_name.detach()))
-        summed = self.op("Sum", WORDS, self._used_positions(self.op("Shape", "part")), of_name)
+        added = self.op("Mul", self.op("Unsqueeze", is_name, self.ints(-1)), self.floats(of_name))
+        summed = self.op("Sum", WORDS, self._used_positions(self.op("Shape", "part")), added)
         hidden = self._all_layers(summed, self.op("Add", is_name, is_mention))
         u, v = (self._mean(hidden, one) for one in (is_mention, is_name))
         product = self.op("Mul", u, v)
@@ -141,10 +141,9 @@ class Int8Graph(GraphBuilder):
         cosine = self.op("Div", self.op("ReduceSum", product, self.ints(1), keepdims=1), length)
         gap = self.op("Abs", self.op("Sub", u, v))
         both = self.op("Concat", gap, product, self.op("Add", u, v), cosine, axis=1)
-        for layer in (judge.inner, judge.outer):
-            both = self.op("Gelu", both, domain=FUSED) if layer is judge.outer else both
-            weight, bias = (self.floats(one.detach().numpy()) for one in (layer.weight.T, layer.bias))
-            both = self.op("Add", self.op("MatMul", both, weight), bias)
+        for i, (matrix, bias) in enumerate(dense):
+            both = self.op("Gelu", both, domain=FUSED) if i else both
+            both = self.op("Add", self.op("MatMul", both, self.floats(matrix)), self.floats(bias))
         self.nodes.append(helper.make_node("Squeeze", [both, self.ints(1)], ["logit"]))
         inputs = [
             helper.make_tensor_value_info(WORDS, TensorProto.FLOAT, ["batch", "tokens", self._dim]),

@@ -29,8 +29,10 @@ def write_judge(judge: Judge, path: Path) -> None:
     config = SimpleNamespace(
         hidden_size=dim, num_attention_heads=first.heads, num_hidden_layers=len(judge.layers), layer_norm_eps=1e-12
     )
+    of_name = judge.of_name.detach().numpy()
+    dense = [(one.weight.detach().numpy().T, one.bias.detach().numpy()) for one in (judge.inner, judge.outer)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    save(Int8Graph(weights, config, _probe(judge)).build_judge(judge), str(path))
+    save(Int8Graph(weights, config, _probe(judge)).build_judge(of_name, dense), str(path))
 
 
 def _probe(judge: Judge) -> dict[str, Channels]:

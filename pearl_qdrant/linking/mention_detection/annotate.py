@@ -143,10 +143,13 @@ def _annotate_group(
         for query, link in pausing(zip(some, links, strict=True)):
             # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
             is_used = max(probability_of(link), LOWEST) >= least or is_name(link)
-            candidates = link.candidates if is_used else ()
-            if not with_features:
-                candidates = tuple(replace(one, features={}) for one in candidates)
-            link_of[types, query] = replace(link, candidates=candidates)
+            if not is_used:
+                link = replace(link, candidates=())
+            elif not with_features:
+                link = replace(
+                    link, candidates=tuple(replace(one, features={}, decision={}) for one in link.candidates)
+                )
+            link_of[types, query] = link
     decide = partial(decide_namesakes, threshold=options.least_probability, on_tie=options.on_tie, choose=choose)
     for passage in passages:
         found = []

@@ -239,6 +239,8 @@ def may_mention(
 
 def _is_without_legal_form(written: str, candidate: Candidate) -> bool:
     """Whether a string is the name of an organisation without its legal form: `TWILIO`, `Twilio Inc.`."""
+    if " " not in candidate.name:
+        return False
     words = fold_name(candidate.name).split()
     bare = without_legal_forms(words)
     is_organisation = not candidate.types or "ORG" in candidate.types

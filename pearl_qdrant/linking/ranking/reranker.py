@@ -7,11 +7,15 @@ stored in the collection was fitted without a reranker.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
+from pearl_qdrant.linking.ranking.model import ScoredMention
+from pearl_qdrant.linking.ranking.scoring import in_order
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.schema import NamePoint
@@ -70,3 +74,25 @@ class CrossEncoder:
             logits = self._network(**batch.to(self._device)).logits
         scores: list[float] = logits[:, -1].float().tolist()
         return scores
+
+
+def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMention:
+    """Add a reranker's scores to the logits of the first candidates, and sort all candidates again.
+
+    A mention that a rule has decided keeps its order; of namesakes that nothing separates, the reranker chooses one.
+    The scores are centred on their mean. So the reranker changes the order of the candidates that it read, and does
+    not change their odds as a group against NIL and against the candidates that it did not read. Raises ModelError if
+    it does not return one finite score per candidate.
+    """
+    first = scored.found[:TOP]
+    if len(first) < 2 or (scored.certainty < 1 and not first[0].tie):
+        return scored
+    scores = reranker.score(mention, [entity.point for entity in first])
+    if len(scores) != len(first) or not all(map(math.isfinite, scores)):
+        raise ModelError(
+            f"The reranker read {len(first)} candidates and returned the scores {list(scores)}. It must return one "
+            f"finite number for each."
+        )
+    mean = math.fsum(scores) / len(scores)
+    moved = [replace(entity, logit=entity.logit + score - mean) for entity, score in zip(first, scores, strict=True)]
+    return replace(scored, found=in_order([*moved, *scored.found[TOP:]]))

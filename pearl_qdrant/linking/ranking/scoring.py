@@ -29,7 +29,6 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.errors import ModelError
 from pearl_qdrant.lexical.ngrams import latin
 from pearl_qdrant.lexical.words import is_common, is_mostly_name, rarest
 from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_nothing
@@ -50,7 +49,6 @@ from pearl_qdrant.linking.ranking.model import (
     with_margins,
 )
 from pearl_qdrant.linking.ranking.name_differences import name_differences
-from pearl_qdrant.linking.ranking.reranker import TOP, Reranker
 from pearl_qdrant.linking.ranking.string_features import (
     FAR,
     UNCHANGED,
@@ -268,7 +266,7 @@ HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
 """The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
 can take from their probability."""
 
-AGREES = 2.0
+AGREES = 1.0
 """Score of the judge from which it takes two names for one thing."""
 
 MOST_UNJUDGED = 0.949
@@ -505,28 +503,6 @@ def put_first(scored: ScoredMention, point: NamePoint) -> ScoredMention:
     features = np.zeros(len(FEATURES))
     first = ScoredEntity(MatchedName(point, None), features, logit, offset=logit, is_namesake=True)
     return replace(scored, found=[first, *others], rule="entity id", certainty=ID_CERTAINTY)
-
-
-def rerank(scored: ScoredMention, reranker: Reranker, mention: str) -> ScoredMention:
-    """Add a reranker's scores to the logits of the first candidates, and sort all candidates again.
-
-    A mention that a rule has decided keeps its order; of namesakes that nothing separates, the reranker chooses one.
-    The scores are centred on their mean. So the reranker changes the order of the candidates that it read, and does
-    not change their odds as a group against NIL and against the candidates that it did not read. Raises ModelError if
-    it does not return one finite score per candidate.
-    """
-    first = scored.found[:TOP]
-    if len(first) < 2 or (scored.certainty < 1 and not first[0].tie):
-        return scored
-    scores = reranker.score(mention, [entity.point for entity in first])
-    if len(scores) != len(first) or not all(map(math.isfinite, scores)):
-        raise ModelError(
-            f"The reranker read {len(first)} candidates and returned the scores {list(scores)}. It must return one "
-            f"finite number for each."
-        )
-    mean = math.fsum(scores) / len(scores)
-    moved = [replace(entity, logit=entity.logit + score - mean) for entity, score in zip(first, scores, strict=True)]
-    return replace(scored, found=in_order([*moved, *scored.found[TOP:]]))
 
 
 def best_first(logits: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
