@@ -159,11 +159,13 @@ def fit_forest(tasks: Sequence[Task], ranking: FloatArray, *, seed: int = 1) -> 
         second = np.where(right, near * (1.0 - near), first * np.maximum(0.1, 1.0 - near))
         return first * weights, np.maximum(second, 1e-3) * weights
 
+    mean = float(np.clip(weights @ right / (weights @ shares), 1e-3, 1 - 1e-3))
+    start = float(np.log(mean / (1.0 - mean)))
     signs = [SIGNS[name] for name in FEATURES] + [0] * len(NIL_FEATURES)
-    data = lightgbm.Dataset(rows, right, weight=weights, init_score=np.zeros(len(right)))
+    data = lightgbm.Dataset(rows, right, weight=weights, init_score=np.full(len(right), start))
     how = {**TREES, "objective": slopes, "monotone_constraints": signs, "seed": seed, "deterministic": True}
     found = lightgbm.train(how, data, N_TREES)
-    return _to_forest(found.dump_model()["tree_info"])
+    return _to_forest(found.dump_model()["tree_info"], start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +187,8 @@ def _decision_rows(task: Task, ranking: FloatArray) -> _Decisions:
     return _Decisions(rows, 1.0 / odds.sum(axis=1), task.right[at, first], task.decision_weight)
 
 
-def _to_forest(trees: Sequence[Mapping[str, Any]]) -> Forest:
-    """The trees of a booster as arrays."""
+def _to_forest(trees: Sequence[Mapping[str, Any]], start: float) -> Forest:
+    """The trees of a booster as arrays, the start in the first of them."""
     flat = [_flat(tree["tree_structure"]) for tree in trees]
     n = max(map(len, flat))
     column, left, right = (np.zeros((len(flat), n), dtype=np.int64) for _ in range(3))
@@ -194,6 +196,7 @@ def _to_forest(trees: Sequence[Mapping[str, Any]]) -> Forest:
     for i, nodes in enumerate(flat):
         for j, (split, limit, low, high, logit) in enumerate(nodes):
             column[i, j], threshold[i, j], left[i, j], right[i, j], value[i, j] = split, limit, low, high, logit
+    value[0] += start
     # As it is stored, so that the fit's figures are those of what ships.
     stored = Forest(DECISION_FEATURES, column, threshold, left, right, value, max(map(_depth, flat))).to_arrays()
     return Forest.from_arrays(stored)

@@ -5,7 +5,6 @@ worse is shown and not stored without force; a stored one can be removed.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,10 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     (link,) = run("link", "oneword", "--json", "--explain").lines()
     best = link["candidates"][0]
     assert best["score"] == pytest.approx(7 * best["features"]["dense"])
-    assert best["decision"]["dense"] >= 3.0 * best["features"]["dense"] - 1e-6, "beside what the trees say"
+    store_calibration({**own, "decision": {"dense": 13.0}})
+    (other,) = run("link", "oneword", "--json", "--explain").lines()
+    gained = other["candidates"][0]["decision"]["dense"] - best["decision"]["dense"]
+    assert gained == pytest.approx(10 * best["features"]["dense"])
     store_calibration({**own, "nil_features": {"bias": 40.0}})
     (unlikely,) = run("link", "oneword", "--json").lines()
     assert unlikely["candidates"][0]["probability"] < 1e-6 < best["probability"]

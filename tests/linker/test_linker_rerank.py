@@ -22,6 +22,7 @@ from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.ranking import Calibration, CrossEncoder, RankingModel
 from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, ScoredMention, Scorer
+from pearl_qdrant.linking.ranking.reranker import rerank
 from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, decide, score_names
 from pearl_qdrant.store.schema import NamePoint
 

@@ -84,7 +84,7 @@ def test_answers_with_other_options_are_kept_apart(base: Path) -> None:
         ]
 
     assert [len(link.candidates) for link in found] == [7, 2, 7, 7, 7]
-    answers = {tuple((c.entity_id, c.score, c.probability) for c in link.candidates) for link in found}
+    answers = {tuple((c.entity_id, c.score, c.features["type_agreement"]) for c in link.candidates) for link in found}
     assert len(answers) == 4, "more candidates than there are change nothing"
 
 

@@ -96,7 +96,9 @@ def test_every_stage_reports_missing_torch(tmp_path: Path) -> None:
 def make(target: str, **environment: str) -> str:
     """What `make` would run for a target, in a clone where nothing is installed."""
     command = ["make", "-n", target, "VENV=there-is-none"]
-    clean = {name: value for name, value in os.environ.items() if name not in ("CI", "MAKEFLAGS")} | environment
+    clean = {
+        name: value for name, value in os.environ.items() if name not in ("CI", "MAKEFLAGS", "MAKELEVEL")
+    } | environment
     done = subprocess.run(command, cwd=ROOT, env=clean, capture_output=True, text=True, check=True, timeout=HANG_S)
     return done.stdout
 
