@@ -188,9 +188,10 @@ def model_of(stored: LinkCalibration) -> RankingModel | None:
     if stored.features is None or stored.decision is None or stored.nil_features is None:
         return None
     try:
-        if "judge" not in stored.features:
-            raise ValueError("it does not have the feature 'judge'")
-        return RankingModel.from_names(stored.features, stored.decision, stored.nil_features, shipped_forest())
+        model = RankingModel.from_names(stored.features, stored.decision, stored.nil_features, shipped_forest())
+        if "judge" not in stored.features:  # its decision was no addition to trees
+            raise ValueError("it does not know the feature 'judge'")
+        return model
     except ValueError as error:
         raise CalibrationError(
             f"Another version of pearl-qdrant calibrated this collection ({error}). Calibrate it again: pearl-qdrant "

@@ -28,6 +28,7 @@ _DOCUMENT_WORDS: Mapping[str, str] = {
 
 _WORDS: Mapping[str, str] = WORDS | NIL_WORDS
 _SMALL = 0.1  # logits; smaller contributions are not shown
+_SHOWN = 7  # the largest contributions, which are shown; the others are summed
 
 _SAME: Mapping[str, str] = {
     "dense_squared": "dense",
@@ -136,8 +137,13 @@ def _parts(contributions: Mapping[str, float]) -> dict[str, float]:
 
 
 def _table(*columns: Mapping[str, float], words: Mapping[str, str] = _WORDS) -> list[str]:
-    """A line for each feature that counts in one of the columns, the largest first."""
+    """A line for each of the largest features, and one for all others: each column adds up to its logit."""
     names = dict.fromkeys(name for column in columns for name in column)
     largest = {name: max(abs(column.get(name, 0.0)) for column in columns) for name in names}
-    shown = sorted((name for name in largest if largest[name] >= _SMALL), key=lambda name: -largest[name])
+    ordered = sorted(names, key=lambda name: -largest[name])
+    shown = [name for name in ordered[:_SHOWN] if largest[name] >= _SMALL]
+    rest = [sum(column.get(name, 0.0) for name in ordered if name not in shown) for column in columns]
+    columns = (*({**column, "": of_rest} for column, of_rest in zip(columns, rest, strict=True)),)
+    shown += [""] * (max(map(abs, rest)) >= _SMALL)
+    words = {**words, "": "all else"}
     return [f"  {'  '.join(f'{column.get(name, 0.0):+6.2f}' for column in columns)}  {words[name]}" for name in shown]
