@@ -1,7 +1,8 @@
 r"""What the judge of two names learns from: entities of free sources with near names of others, and given mentions.
 
     python runs/judge_examples.py --data FOLDER --wordnet FOLDER --work FOLDER --dictionaries FOLDER --out FILE
-    pearl-qdrant train judge FILE JUDGE --wordnet FOLDER
+
+Then, in Python: `train_judge(JudgeRequest(examples=FILE, out=JUDGE, wordnet=FOLDER))` of `training.judge.train_judge`.
 
     general     kb/general.tsv with alias_pairs/, and context/base_aida.tsv
     bio         kb/biomedical/, a pool for each ontology; exact synonyms where scopes are known
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+from linking_bases import JUDGE_FOLDS, judge_folds
 from multilingual.names import read_entities
 from recipe_tables import exact_synonyms, read_tsv
 
@@ -199,9 +201,13 @@ def with_near(some: list[Named], encoder: Encoder, rng: random.Random) -> Iterat
         yield {**shown, "types": one.types, "kinds": one.kinds}
 
 
-def given(work: Path) -> Iterator[dict[str, object]]:
-    """The mentions of the real sets with their candidates, as `linking_model.py` kept them."""
-    for path in sorted(work.glob("real-*.pickle")):
+def given(work: Path, fold: int | None) -> Iterator[dict[str, object]]:
+    """The mentions of the real sets with their candidates, as `linking_model.py` kept them, without those of a fold."""
+    paths = sorted(work.glob("real-*.pickle"))
+    folds = judge_folds([path.stem[5:] for path in paths])
+    for path in paths:
+        if folds[path.stem[5:]] == fold:
+            continue
         for task in pickle.loads(path.read_bytes()):  # noqa: S301 - of our own making
             for mention, names, right in zip(task.mentions, task.names, task.right, strict=True):
                 if names:
@@ -214,8 +220,9 @@ def given(work: Path) -> Iterator[dict[str, object]]:
 @click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--dictionaries", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--work", type=click.Path(path_type=Path), help="Folder of linking_model.py, for given mentions.")
+@click.option("--fold", type=click.IntRange(0, JUDGE_FOLDS - 1), help="Leave the given sets of this fold out.")
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-def main(data: Path, wordnet: Path, dictionaries: Path, work: Path | None, out: Path) -> None:
+def main(data: Path, wordnet: Path, dictionaries: Path, work: Path | None, fold: int | None, out: Path) -> None:
     """Write the examples."""
     logging.basicConfig(level=logging.INFO)
     encoder, rng = load_encoder(), random.Random(3)
@@ -226,7 +233,7 @@ def main(data: Path, wordnet: Path, dictionaries: Path, work: Path | None, out: 
             _log.info("%s: %d of %d entities", name, len(found), len(some))
             yield from found
         if work is not None:
-            yield from given(work)
+            yield from given(work, fold)
 
     write_examples(out, rows())
 

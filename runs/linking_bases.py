@@ -165,6 +165,23 @@ def trade_of(name: str) -> str:
     return next((trade.split()[0] for trade in TRADES if name in trade.split()), name)
 
 
+JUDGE_FOLDS = 3
+
+
+def judge_folds(names: Sequence[str]) -> dict[str, int]:
+    """The fold of each set, trades whole: a judge that is measured on a set learned from the other folds."""
+    by_trade: dict[str, list[str]] = {}
+    for name in sorted(names):
+        by_trade.setdefault(trade_of(name), []).append(name)
+    folds: dict[str, int] = {}
+    sizes = [0] * JUDGE_FOLDS
+    for _, some in sorted(by_trade.items(), key=lambda item: (-len(item[1]), item[0])):
+        smallest = sizes.index(min(sizes))
+        folds |= dict.fromkeys(some, smallest)
+        sizes[smallest] += len(some)
+    return folds
+
+
 def world_bases() -> Iterator[Base]:
     """English names of things of the world; names in other scripts, and in other languages in Latin script."""
     for task in multilingual_tasks(read_entities()):

@@ -25,7 +25,8 @@ A fifth of the mentions of the second, third and last two sorts is made NIL: eve
 the right one is excluded. `WEIGHTS` and `SHARES` say how much each sort and kind counts.
 
 The printed figures are cross-fitted: each task is scored by a model that was fitted without its base, and without the
-bases that cover the same things. The run takes about an hour on two cores.
+bases that cover the same things; with --judges, real sets by judges that did not learn from their trade
+(`judge_examples.py --fold`). Trees are written to decision.npz beside OUT. The run takes about an hour on two cores.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from linking_bases import Base, bases, trade_of
+import numpy as np
+from linking_bases import Base, bases, judge_folds, trade_of
 from recipe_tables import page_option, write_rows
 
 from ingest.base.format import ReadOptions, TableColumns
@@ -47,12 +49,13 @@ from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.load.pipeline import ingest
 from pearl_qdrant.cells import join_list
-from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.encoder.judge import NameJudge
+from pearl_qdrant.encoder.loading import find_model, load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, NameOwners, make_mentions
-from pearl_qdrant.linking.ranking.model import NIL_FEATURES, RankingModel
+from pearl_qdrant.linking.ranking.model import NIL_FEATURES, RankingModel, shipped_model
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
@@ -61,6 +64,7 @@ from training.ranking import (
     accuracy_at_1,
     accuracy_of_fusion,
     fit_ranking,
+    judge_again,
     right_and_wrong,
     single_feature,
     to_task,
@@ -318,6 +322,18 @@ def fit(tasks: Sequence[Task]) -> RankingModel:
     return replace(found, nil_features=nil)
 
 
+def judged_by_others(tasks: Sequence[Task], judges: Path, model: str) -> list[Task]:
+    """The tasks of real sets with the scores of judges that did not learn from their trade. The shipped judge learned
+    from all sets: by its scores no fit is honest.
+    """
+    folds = judge_folds([task.name[5:] for task in tasks if sort(task) == "real"])
+    folder, ranking = find_model(model).folder, shipped_model().features
+    several = [NameJudge(folder, judges / str(fold) / "judge.onnx") for fold in sorted(set(folds.values()))]
+    return [
+        judge_again(task, several[folds[task.name[5:]]], ranking) if sort(task) == "real" else task for task in tasks
+    ]
+
+
 def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingModel]:
     """Fit a model for each task without its field; of AutoFJ, whose sets have nothing in common, without a part."""
     part = {task.name: f"autofj {sum(map(ord, task.name)) % n_parts}" for task in tasks if field(task) == "autofj"}
@@ -350,8 +366,9 @@ def report_made(tasks: Sequence[Task], models: dict[str, RankingModel]) -> Itera
 @click.option("--work", type=click.Path(path_type=Path), required=True)
 @click.option("--out", type=click.Path(path_type=Path), required=True)
 @click.option("--model", default="pearl-mini")
+@click.option("--judges", type=click.Path(path_type=Path, exists=True), help="Folders 0, 1, 2 of `train_judge`.")
 @page_option
-def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, page: Path | None) -> None:
+def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, judges: Path | None, page: Path | None) -> None:
     """Fit the coefficients."""
     logging.basicConfig(level=logging.INFO)
     work.mkdir(parents=True, exist_ok=True)
@@ -369,6 +386,8 @@ def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, page: Pat
             kept.write_bytes(pickle.dumps(scored))
             _log.info("%s: %d mentions", base.name, sum(len(task.is_nil) for task in scored))
         tasks += pickle.loads(kept.read_bytes())  # noqa: S301
+    if judges is not None:
+        tasks = judged_by_others(tasks, judges, model)
     models = cross_fitted(tasks)
     made = [task for task in tasks if sort(task) in ("everyday", "small")]
     others = [task for task in tasks if sort(task) not in ("everyday", "small")]
@@ -380,6 +399,8 @@ def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, page: Pat
     head = " | ".join(("mention", *PAGE_BASES.values()))
     write_rows(page, __file__, head, kind_rows(tasks, models), part=":kinds")
     found = fit(tasks)
+    assert found.forest is not None
+    np.savez_compressed(out.with_name("decision.npz"), **found.forest.to_arrays())
     text = {
         **{part: {name: round(value, 3) for name, value in named.items()} for part, named in found.by_name().items()},
         "model": model,
