@@ -38,6 +38,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -400,7 +401,8 @@ def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, judges: P
     write_rows(page, __file__, head, kind_rows(tasks, models), part=":kinds")
     found = fit(tasks)
     assert found.forest is not None
-    np.savez_compressed(out.with_name("decision.npz"), **found.forest.to_arrays())
+    arrays: dict[str, Any] = found.forest.to_arrays()
+    np.savez_compressed(out.with_name("decision.npz"), **arrays)
     text = {
         **{part: {name: round(value, 3) for name, value in named.items()} for part, named in found.by_name().items()},
         "model": model,
