@@ -203,13 +203,29 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
             absent = absent_names(rows[stem], part, f"absent {stem}{size}{seed}")
             yield Base(f"absent:{stem}_{size}_{seed}", part, absent, has_aliases=True)
     yield from near_bases(data, wordnet)
-    yield from cut_bases(data)
-    yield from list_bases(data)
+    for base in (*cut_bases(data), *list_bases(data), *world_bases()):
+        yield base
+        yield small_part(base)
     yield from real_bases(data)
-    yield from world_bases()
     yield from autofj_bases(data)
     yield from biomedical_bases(data)
     yield from general_bases(data)
+
+
+SMALL_PART = 40
+"""Entities of a small part of a base whose mentions are not names: its answers must not depend on the size alone."""
+
+
+def small_part(base: Base) -> Base:
+    """A part of a base: some of the entities that are asked for, as many others, and the mentions of the first."""
+    rng = random.Random(f"part {base.name}")
+    asked = sorted({entity for _, ids in base.mentions for entity in ids})
+    chosen = set(rng.sample(asked, min(SMALL_PART, len(asked))))
+    others = rng.sample(base.rows, min(SMALL_PART, len(base.rows)))
+    rows = [row for row in base.rows if row.entity_id in chosen]
+    rows += [row for row in others if row.entity_id not in chosen]
+    mentions = [(text, ids) for text, ids in base.mentions if ids <= chosen]
+    return Base(f"{base.name}_part", rows, mentions, has_aliases=base.has_aliases)
 
 
 def absent_names(rows: Sequence[Row], part: Sequence[Row], seed: str) -> list[tuple[str, frozenset[str]]]:

@@ -35,6 +35,7 @@ import json
 import logging
 import pickle
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +78,7 @@ PER_KIND = 250
 PER_SMALL_KIND = 60
 WEIGHTS = {
     "real": (150.0, 600.0),
-    "world": (1.5, 12.0),
+    "world": (1.5, 24.0),
     "autofj": (0.0, 0.0),  # the judge learns from them
     "biomedical": (1.5, 0.5),
     "general": (2.0, 1.0),
@@ -85,8 +86,8 @@ WEIGHTS = {
     "small": (1.5, 10.0),
     "absent": (0.0, 1.0),
     "near": (0.0, 1.5),
-    "cut": (0.5, 3.0),
-    "list": (0.5, 2.5),
+    "cut": (0.5, 4.0),
+    "list": (0.5, 6.0),
 }
 """Weights of each sort of task, in the ranking and in the decision, divided among its bases."""
 SHARES = {kind.name: kind.share for kind in KINDS} | {
@@ -105,17 +106,17 @@ SMALL_SHARES = {kind.name: kind.share for kind in KINDS} | {
     "two slips": 0.8,
     "in words": 0.15,
     "nil removed": 0.12,
-    "nil sibling": 0.4,
+    "nil sibling": 0.8,
     "nil brackets": 1.0,
-    "nil word more": 0.8,
-    "nil number": 0.4,
+    "nil word more": 1.6,
+    "nil number": 0.8,
     "nil first name": 1.2,
 }
 """Weights of the kinds of made mentions: what must not be linked counts for more, most of all in small bases."""
 NIL_SHIFT = -0.25
 """Added to the bias of NIL. Without it the probabilities of sets that the fit has not seen are too low: 0.58 on average
 for 0.64 right in AutoFJ. What would make them equal, -0.7, links too many names that a base lacks."""
-L2 = 3e-5
+L2 = 1e-4
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
 
@@ -156,7 +157,8 @@ def collection_of(base: Base) -> str:
     sort_of, _, stem = base.name.partition(":")
     if sort_of == "absent":
         return f"small-{stem}"
-    return f"everyday-{stem}" if sort_of in _OF_EVERYDAY else base.name.replace(":", "-")
+    is_whole = not stem.endswith("_part")
+    return f"everyday-{stem}" if sort_of in _OF_EVERYDAY and is_whole else base.name.replace(":", "-")
 
 
 _OF_EVERYDAY = ("near", "cut", "list")
@@ -311,7 +313,8 @@ def field(task: Task) -> str:
     of, stem, *_ = task.name.removesuffix("+aliases").split(":")
     if of in ("autofj", "real"):
         return of
-    stem = stem.partition("_300")[0] if of in ("small", "absent") else stem
+    stem = stem.removesuffix("_part")
+    stem = re.sub(r"_\d+_\d+$", "", stem) if of in ("small", "absent") else stem
     return SAME_FIELD.get(stem, "general" if of == "general" else stem)
 
 

@@ -46,14 +46,14 @@ DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0) | {"opposite": -2.0}
 """Coefficients of the decision that are added to its trees: few mentions of the tasks have a type that is asked for, or
 a word that excludes one of the name."""
 
-N_TREES = 300
+N_TREES = 600
 TREES: dict[str, Any] = {
     "num_leaves": 8,
-    "learning_rate": 0.06,
+    "learning_rate": 0.03,
     "min_sum_hessian_in_leaf": 8,
     "min_data_in_leaf": 40,
     "lambda_l2": 10,
-    "feature_fraction": 0.5,
+    "feature_fraction": 0.3,
     "num_threads": 1,
     "verbose": -1,
 }
