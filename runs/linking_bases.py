@@ -16,9 +16,11 @@ from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import is_word
+from pearl_qdrant.lexical.words import english_words, is_word
+from pearl_qdrant.linking.mention_kinds import NamedEntity
 from training.examples.example import DEVELOPMENT_SPLITS, split_of
 from training.examples.wordnet import read_synsets
+from training.judge.differences import Named, Words, other, same, words_of_kind
 
 TRADES = (
     "brands brands-2 brands-scripts operators suppliers",
@@ -160,6 +162,41 @@ def real_bases(data: Path) -> Iterator[Base]:
         yield Base(f"real:{name}", rows, mentions, has_aliases=True)
 
 
+MADE = 70
+"""Made mentions of other things, and of the same, of a set."""
+_PEOPLE = [
+    NamedEntity("", (name,), ("PERSON",)) for name in ("Anna Keller", "Thomas Novak", "Emma Moretti", "Paul Lind")
+]
+
+
+def made_bases(real: Sequence[Base], wordnet: Path) -> Iterator[Base]:
+    """Made differences over the names of sets: two bases a set. What equals another name is no example."""
+    words = Words.read(wordnet)
+    known = frozenset((*english_words(), *words.nouns))
+    for base in real:
+        rng = random.Random(base.name)
+        owners: dict[str, set[str]] = {}
+        for row in base.rows:
+            for name in (row.name, *row.aliases):
+                owners.setdefault(fold_name(name), set()).add(row.entity_id)
+        for sort in ("other", "same"):
+            mentions: list[tuple[str, frozenset[str]]] = []
+            for _ in range(20 * MADE):
+                row = rng.choice(base.rows)
+                name = rng.choice((row.name, *row.aliases)) if rng.random() < 0.5 else row.name
+                if not 3 <= len(name) <= 60 or len(owners[fold_name(name)]) > 1:
+                    continue
+                types = tuple(row.types.split("|"))
+                named = Named(name, types, words_of_kind(types, known))
+                made = other(named, words, _PEOPLE, rng) if sort == "other" else same(named, rng)
+                own = {row.entity_id} if sort == "same" else set()
+                if made and owners.get(fold_name(made), own) == own:
+                    mentions.append((made, frozenset(own)))
+                if len(mentions) == MADE:
+                    break
+            yield Base(f"{sort}:{base.name.partition(':')[2]}", base.rows, mentions, has_aliases=True)
+
+
 def trade_of(name: str) -> str:
     """The trade of a set: what it shares with its neighbours, or its own name."""
     return next((trade.split()[0] for trade in TRADES if name in trade.split()), name)
@@ -206,7 +243,9 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
     for base in (*cut_bases(data), *list_bases(data), *world_bases()):
         yield base
         yield small_part(base)
-    yield from real_bases(data)
+    real = list(real_bases(data))
+    yield from real
+    yield from made_bases(real, wordnet)
     yield from autofj_bases(data)
     yield from biomedical_bases(data)
     yield from general_bases(data)

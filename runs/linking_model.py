@@ -19,6 +19,8 @@ and `alias_pairs/` (TSV with a header). Bases, of 50 to 451,518 entities, are lo
     small       parts of these bases of 300 and 3,000 entities, with mentions made from them
     absent      names of entities that these parts lack, half of which share a word with a name of the part
     near        names of these bases and of WordNet with a known word an edit or two from that of a name that stays
+    other, same made differences over the names of the real sets (`training.judge.differences`): another thing by a word
+                more or another number; and the same, with a slip or its own type
     cut, list   names whose longer words are cut short: `N. Engl. J. Med.`; organisations within an address
 
 A fifth of the mentions of the second, third and last two sorts is made NIL: every entity that shares a folded name with
@@ -86,6 +88,8 @@ WEIGHTS = {
     "small": (1.5, 10.0),
     "absent": (0.0, 1.0),
     "near": (0.0, 1.5),
+    "other": (0.0, 50.0),
+    "same": (0.0, 25.0),
     "cut": (0.5, 4.0),
     "list": (0.5, 6.0),
 }
@@ -158,10 +162,13 @@ def collection_of(base: Base) -> str:
     if sort_of == "absent":
         return f"small-{stem}"
     is_whole = not stem.endswith("_part")
+    if sort_of in _OF_REAL:
+        return f"real-{stem}"
     return f"everyday-{stem}" if sort_of in _OF_EVERYDAY and is_whole else base.name.replace(":", "-")
 
 
 _OF_EVERYDAY = ("near", "cut", "list")
+_OF_REAL = ("other", "same")
 
 
 def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
@@ -195,7 +202,7 @@ def score_base(base: Base, location: Path, model: str) -> list[Task]:
     excluded: list[set[str]] = []
     gold = []
     for _, ids in base.mentions:
-        is_nil = sort_of == "near" or (sort_of != "real" and rng.random() < NIL_SHARE)
+        is_nil = sort_of == "near" or (sort_of not in ("real", *_OF_REAL) and rng.random() < NIL_SHARE)
         excluded.append(set().union(*(names.get(i, set()) for i in ids)) if is_nil else set())
         gold.append(frozenset() if is_nil else ids)
     own = [(fold_name(mention), ids) for mention, ids in base.mentions]
@@ -204,7 +211,7 @@ def score_base(base: Base, location: Path, model: str) -> list[Task]:
         if excluded[number] and not names[point.entity_id].isdisjoint(excluded[number]):
             return True
         string, ids = own[number]
-        is_own = base.has_aliases and sort_of not in ("real", *_OF_EVERYDAY) and point.entity_id in ids
+        is_own = base.has_aliases and sort_of not in ("real", *_OF_REAL, *_OF_EVERYDAY) and point.entity_id in ids
         return is_own and fold_name(point.name) == string
 
     with EntityLinker.open(collection_of(base), store=str(location), model=model) as linker:
@@ -311,11 +318,16 @@ def answered(task: Task, model: RankingModel) -> tuple[float, float, float]:
 def field(task: Task) -> str:
     """What bases that cover the same things share."""
     of, stem, *_ = task.name.removesuffix("+aliases").split(":")
-    if of in ("autofj", "real"):
-        return of
+    if of in ("autofj", "real", *_OF_REAL):
+        return "real" if of in _OF_REAL else of
     stem = stem.removesuffix("_part")
     stem = re.sub(r"_\d+_\d+$", "", stem) if of in ("small", "absent") else stem
     return SAME_FIELD.get(stem, "general" if of == "general" else stem)
+
+
+def set_of(task: Task) -> str:
+    """The name of the set of a task over a set that others made."""
+    return task.name.partition(":")[2]
 
 
 def fit(tasks: Sequence[Task]) -> RankingModel:
@@ -330,18 +342,18 @@ def judged_by_others(tasks: Sequence[Task], judges: Path, model: str) -> list[Ta
     """The tasks of real sets with the scores of judges that did not learn from their trade. The shipped judge learned
     from all sets: by its scores no fit is honest.
     """
-    folds = judge_folds([task.name[5:] for task in tasks if sort(task) == "real"])
+    folds = judge_folds([set_of(task) for task in tasks if sort(task) == "real"])
     folder, ranking = find_model(model).folder, shipped_model().features
     several = [NameJudge(folder, judges / str(fold) / "judge.onnx") for fold in sorted(set(folds.values()))]
     return [
-        judge_again(task, several[folds[task.name[5:]]], ranking) if sort(task) == "real" else task for task in tasks
+        judge_again(task, several[folds[set_of(task)]], ranking) if field(task) == "real" else task for task in tasks
     ]
 
 
 def cross_fitted(tasks: Sequence[Task], n_parts: int = 4) -> dict[str, RankingModel]:
     """Fit a model for each task without its field; of AutoFJ, whose sets have nothing in common, without a part."""
     part = {task.name: f"autofj {sum(map(ord, task.name)) % n_parts}" for task in tasks if field(task) == "autofj"}
-    part |= {task.name: f"real {trade_of(task.name[5:])}" for task in tasks if field(task) == "real"}
+    part |= {task.name: f"real {trade_of(set_of(task))}" for task in tasks if field(task) == "real"}
     part |= {task.name: "real country-variants" for task in tasks if field(task) == "territory"}
     part |= {task.name: field(task) for task in tasks if task.name not in part}
     models: dict[str, RankingModel] = {}

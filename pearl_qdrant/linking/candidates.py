@@ -31,7 +31,6 @@ from pearl_qdrant.lexical.ngrams import (
     score_pairs,
     top_weighted_features,
 )
-from pearl_qdrant.lexical.words import variant_word
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import ask_judge, compare_names, score_compared, score_names
@@ -143,15 +142,13 @@ def find_candidates(
         for names, more in zip(found, matches, strict=True):
             names.extend(more)
     marginals = None if encoded.type_probabilities is None else type_marginals(encoded.type_probabilities)
-    frequencies = {word: max(table[word] for table in tables) for word in words}
     compared = []
     for i, (mention, names) in enumerate(pausing(zip(mentions, found, strict=True))):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
-        known = _known_words(frequencies, folded[i])
         entities = _group_by_entity(names, link_query.limit, has_own=i in named)
-        compared.append(compare_names(mention, entities, types, link_query, scorer, known))
+        compared.append(compare_names(mention, entities, types, link_query, scorer))
     ask_judge(compared, scorer)
     return [score_compared(one, link_query, scorer) for one in compared]
 
@@ -206,15 +203,6 @@ def word_frequencies(targets: Sequence[SearchTarget], folded: Iterable[str]) -> 
     words = list({word for text in folded for word in text.split()})
     tables = [target.idf.word_frequencies(words) for target in targets]
     return {word: max(table[word] for table in tables) for word in words}
-
-
-def _known_words(frequencies: Mapping[str, float], folded: str) -> dict[str, float]:
-    """How frequent the words of one mention are, by their normal spelling; the highest of words that share one."""
-    known: dict[str, float] = {}
-    for word in folded.split():
-        variant = variant_word(word)
-        known[variant] = max(known.get(variant, 0.0), frequencies[word])
-    return known
 
 
 def _search(

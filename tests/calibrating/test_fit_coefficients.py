@@ -27,18 +27,16 @@ from training.ranking import (
 
 SHIPPED = RankingModel.from_names(
     {
-        "dense": 4.0,
-        "dense_squared": 5.0,
-        "lexical": 2.0,
-        "some_lexical": 4.0,
+        "dense": 9.0,
+        "lexical": 6.0,
         "mention_coverage": 1.0,
-        "missing_numbers": -1.0,
+        "number_differs": -1.0,
         "acronym": 4.5,
-        "only_added": -0.5,
+        "replaced_words": -0.5,
         "type_agreement": 0.5,
         "wanted_type": 2.0,
     },
-    {"dense": 4.0, "lexical": 2.0, "acronym": 1.0, "missing_numbers": -1.0, "wanted_type": 1.0},
+    {"dense": 4.0, "lexical": 2.0, "acronym": 1.0, "number_differs": -1.0, "wanted_type": 1.0},
     {"bias": 1.0, "background_dense": 3.0, "log_size": 1.0},
 )
 """Default coefficients like those that ship, which may change."""
@@ -61,7 +59,7 @@ def test_an_unusual_base_gets_its_own_coefficients() -> None:
     """If spelling misleads and acronyms mean nothing, the fit finds it, and other mentions of the base gain."""
     names = dict(zip(FEATURES, SHIPPED.features.tolist(), strict=True))
     other = RankingModel.from_names(
-        {**names, "lexical": 0.0, "some_lexical": 0.0, "acronym": 0.0, "dense": 12.0}, {"dense": 8.0}, {}
+        {**names, "lexical": 0.0, "acronym": 0.0, "dense": 12.0}, {"dense": 8.0}, {}
     )
     rng = np.random.default_rng(8)
     made = samples_of_a_base(1500, rng, other)
@@ -146,8 +144,8 @@ def test_mentions_that_a_rule_decides_do_not_count() -> None:
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-TRUE = {"dense": 8.0, "lexical": 4.0, "missing_numbers": -2.0}
-TRUE_DECISION = {"dense": 5.0, "lexical": 3.0, "missing_numbers": -1.0}
+TRUE = {"dense": 8.0, "lexical": 4.0, "number_differs": -2.0}
+TRUE_DECISION = {"dense": 5.0, "lexical": 3.0, "number_differs": -1.0}
 
 
 def task_of(features: FloatArray, present: BoolArray, right: BoolArray, nil: FloatArray, is_nil: BoolArray) -> Task:
@@ -167,7 +165,7 @@ def made_up(n: int, *, seed: int) -> tuple[Task, RankingModel]:
     features = np.zeros((n, 6, len(FEATURES)))
     for name in TRUE:
         features[:, :, FEATURES.index(name)] = (
-            rng.random((n, 6)) if name != "missing_numbers" else rng.random((n, 6)) < 0.3
+            rng.random((n, 6)) if name != "number_differs" else rng.random((n, 6)) < 0.3
         )
     present = rng.random((n, 6)) < 0.9
     nil_features = np.zeros((n, len(NIL_FEATURES)))
@@ -214,7 +212,7 @@ def test_a_coefficient_keeps_the_sign_of_its_meaning() -> None:
 
     model = dict(zip(FEATURES, fit_ranking([turned]).features.tolist(), strict=True))
 
-    assert model["dense"] == model["lexical"] == model["missing_numbers"] == 0.0
+    assert model["dense"] == model["lexical"] == model["number_differs"] == 0.0
     assert model["wanted_type"] == FIXED["wanted_type"]
 
 

@@ -190,12 +190,12 @@ def test_probabilities_of_candidates_and_nil_sum_to_one() -> None:
 
 def test_the_coefficients_that_ship_have_the_signs_of_their_meaning() -> None:
     """Similarity never lowers a score; a wrong number or word never raises it."""
-    assert all(SIGNS[name] < 0 for name in ("missing_numbers", "extra_numbers", "replaced_words"))
+    assert all(SIGNS[name] < 0 for name in ("number_differs", "replaced_words", "judge_doubts"))
     by_name = shipped_model().by_name()
     assert all(value * SIGNS[name] >= 0 for part in ("features", "decision") for name, value in by_name[part].items())
     model = by_name["features"]
-    assert model["dense"] + model["dense_squared"] > 0
-    assert model["lexical"] + model["some_lexical"] + model["mention_coverage"] + model["edit_margin"] > 0
+    assert model["dense"] > 0
+    assert model["lexical"] + model["mention_coverage"] + model["edit_margin"] > 0
     assert model["judge"] > 0
     with pytest.raises(ValueError, match="unknown feature 'dens'"):
         RankingModel.from_names({"dens": 1.0}, {}, {})

@@ -35,7 +35,7 @@ def test_a_name_of_the_base_is_linked_to_its_entity(linker: EntityLinker) -> Non
     assert best.type_probability is not None
     assert best.lexical_score == pytest.approx(1.0, abs=1e-5)
     assert set(best.features) == set(FEATURES)
-    assert best.features["equal_core"] == 1.0
+    assert best.features["edit_similarity"] == 1.0
 
 
 def test_an_entity_is_a_candidate_once(linker: EntityLinker) -> None:

@@ -44,9 +44,11 @@ from pearl_qdrant.lexical.words import (
 )
 from pearl_qdrant.linking.mention_detection.spans import CONNECTORS, DATES, ROLES, STOP_WORDS, Shape, Span
 from pearl_qdrant.linking.options import CommonWords
-from pearl_qdrant.linking.ranking.scoring import PROPER_TYPES
 from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
+
+PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
+"""Coarse types whose names are capitalised in running text."""
 
 SAMPLE = 4_000  # points read of each collection. Their ids are hashes, so the first ones are a random sample.
 _WORDS = 0.3

@@ -30,13 +30,7 @@ _WORDS: Mapping[str, str] = WORDS | NIL_WORDS
 _SMALL = 0.1  # logits; smaller contributions are not shown
 _SHOWN = 7  # the largest contributions, which are shown; the others are summed
 
-_SAME: Mapping[str, str] = {
-    "dense_squared": "dense",
-    "some_lexical": "lexical",
-    **dict.fromkeys(("slip_length", "unknown_slip", "unknown_gap"), "slip_gap"),
-    "replaced_rare": "replaced_words",
-    **dict.fromkeys(("judge_sure", "judge_doubts"), "judge"),
-}
+_SAME: Mapping[str, str] = {"edit_margin": "edit_similarity", **dict.fromkeys(("judge_sure", "judge_doubts"), "judge")}
 """Features that say the same thing as another one, in another shape."""
 
 

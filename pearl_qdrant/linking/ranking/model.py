@@ -48,55 +48,20 @@ class Feature(NamedTuple):
 
 TABLE: tuple[Feature, ...] = (
     Feature("dense", 1, "meaning (dense cosine, above that of unrelated names)"),
-    Feature("dense_squared", 1, "close meaning (the same, squared)"),
     Feature("lexical", 1, "spelling (n-gram cosine)"),
-    Feature("some_lexical", 1, "similar spelling (n-gram cosine up to 0.5)"),
     Feature("mention_coverage", 1, "share of the mention that the name covers"),
-    Feature("name_coverage", 1, "share of the name that the mention covers"),
-    Feature("equal_core", 1, "equal except for case, accents, punctuation, brackets"),
-    Feature("missing_numbers", -1, "a number of the mention is not in the name"),
-    Feature("extra_numbers", -1, "a number of the name is not in the mention"),
-    Feature("equal_numbers", 1, "the same numbers"),
     Feature("acronym", 1, "one is an acronym of the other"),
-    Feature("first_word", 1, "the same first word"),
-    Feature("slip_gap", 1, "one or two edits away"),
-    Feature("slip_length", 0, "one edit away, by the length of the mention"),
-    Feature("sorted_similarity", 1, "few edits in another order of words"),
+    Feature("edit_similarity", 1, "few edits away"),
     Feature("edit_margin", 1, "fewer edits than any other name"),
-    Feature("unknown_slip", 1, "one or two edits away, and the base does not have the word as it is written"),
-    Feature("unknown_gap", 1, "the same two, and the vectors differ"),
-    Feature("other_word", -1, "a word is a slip of one of the name, and itself a word that texts have"),
-    Feature("swap", 1, "letters in another order"),
+    Feature("sorted_similarity", 1, "few edits in another order of words"),
     Feature("replaced_words", -1, "another word in its place"),
-    Feature("replaced_rare", 0, "another word, which is rare in English"),
-    Feature("only_added", 0, "the mention has more words"),
-    Feature("added_plain", 1, "the words that it has more are frequent in English and rare in the base"),
-    Feature("only_missing", 0, "the name has more words"),
     Feature("missing_rare", 0, "a word that it has more is rare in English"),
-    Feature("other_script", 0, "another script"),
     Feature("other_script_dense", 1, "close meaning in another script"),
     Feature("canonical", 1, "the canonical name"),
     Feature("type_agreement", 1, "the model predicts another type for the mention"),
     Feature("wanted_type", 1, "has a requested type"),
-    Feature("bracket_differs", -1, "other words in brackets"),
-    Feature("bracket_number", -1, "another number in brackets"),
-    Feature("bracket_added", -1, "what the mention has in brackets is not in the name"),
-    Feature("bracket_missing", 0, "only the name has brackets"),
     Feature("number_differs", -1, "another number"),
-    Feature("small_number", -1, "only one has a number under 100"),
-    Feature("sequel", -1, "a number up to 9 follows"),
-    Feature("code_shared", 1, "the same code of letters and digits"),
-    Feature("code_differs", -1, "another code of letters and digits"),
-    Feature("opposite", -1, "a word that excludes one of the name (left, right)"),
-    Feature("first_name_differs", -1, "the same family name, and another first name"),
-    Feature("last_name_differs", -1, "the same first name, and another family name"),
-    Feature("initials_fit", 1, "the same family name, and initials of the first names"),
-    Feature("generation_differs", -1, "another generation (Jr., II)"),
     Feature("cut_words", 1, "the same words, cut short"),
-    Feature("added_apart", -1, "a word more, which mostly makes another thing of a name"),
-    Feature("added_same", 1, "a word more, with which it is mostly the same thing"),
-    Feature("missing_same", 1, "the name has a word more, with which it is mostly the same thing"),
-    Feature("added_head", -1, "a word in capitals follows, an English one, which may be what it is"),
     Feature("equal_part", 1, "a part between commas is the name of this organisation"),
     Feature("judge", 1, "the judge of two names, which reads both at once"),
     Feature("judge_sure", 1, "the judge is sure that they are one"),
@@ -116,9 +81,7 @@ UNFITTED = frozenset(("wanted_type",))  # features without training data: their 
 
 NIL_FEATURES = (
     "bias",
-    "rarity",  # in English, of the rarest word of the mention, in [0, 1]
     "background_dense",  # mean of `dense` over the candidates ranked 6 to 10: how crowded the base is there
-    "background_lexical",  # the same of `lexical`
     "length",  # letters and digits of the mention, up to 30, divided by 30
     "log_size",  # natural logarithm of the number of names in the collections, at least 300, divided by 10
     "margin",  # logits that the first candidate is before the first one of another name, up to 8, divided by 8
@@ -130,9 +93,7 @@ NIL_FEATURES = (
 
 NIL_WORDS: dict[str, str] = {
     "bias": "what all mentions have in common",
-    "rarity": "how rare the mention's words are in English",
     "background_dense": "how near other names are (vectors)",
-    "background_lexical": "how near other names are (n-grams)",
     "length": "the length of the mention",
     "log_size": "the size of the base",
     "margin": "its lead over the next name",
@@ -142,7 +103,7 @@ NIL_WORDS: dict[str, str] = {
 }
 """What they mean."""
 
-MARGINS = slice(6, 9)  # the margins among `NIL_FEATURES`
+MARGINS = slice(4, 7)  # the margins among `NIL_FEATURES`
 FEW_NAMES = NIL_FEATURES.index("few_names")  # it weighs nothing itself: its coefficient stays 0
 
 

@@ -24,13 +24,11 @@ import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.words import is_common, is_mostly_name, rarest
 from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
@@ -48,20 +46,14 @@ from pearl_qdrant.linking.ranking.model import (
     judge_features,
     with_margins,
 )
-from pearl_qdrant.linking.ranking.name_differences import name_differences
+from pearl_qdrant.linking.ranking.name_parts import are_cut_words, equal_part, number_differs
 from pearl_qdrant.linking.ranking.string_features import (
     FAR,
     UNCHANGED,
     StringFeatures,
-    equal_core,
-    equal_first_word,
-    equal_numbers,
     is_acronym,
     is_misread,
-    is_other_word,
-    is_short_slip,
     new_string_features,
-    slips,
     sorted_similarity,
     string_features,
     word_changes,
@@ -70,16 +62,9 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Link, NilReason
 from pearl_qdrant.store.schema import NamePoint
 
-PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
-"""Coarse types whose names are capitalised in running text."""
-
-SOME_LEXICAL = 0.5  # lexical score above which more of it adds less
 BACKGROUND = slice(5, 10)  # ranks of the candidates that measure how crowded the base is around the mention
 _NO_MARGINS = (0.0,) * (MARGINS.stop - MARGINS.start)
 LEAST_LOG_SIZE = math.log(300)  # the coefficients are fitted to bases of 300 names and more
-
-_PREPOSITIONS = frozenset("about around at by for from in near of on to towards via with".split())
-"""Words after which stands a whole name."""
 
 N_JUDGED = 2
 """Candidates of a mention whose names the judge reads. More hardly change an answer (docs/experiments/decision.md)."""
@@ -94,109 +79,53 @@ def _dense(name: MatchedName, scorer: Scorer) -> float:
     return (name.dense - scorer.baseline) / (1 - scorer.baseline)
 
 
-def candidate_features(  # long: one line for each feature
+def candidate_features(
     of_mention: StringFeatures,
     name: MatchedName,
     gaps: Mapping[str, float] | None,
     link_query: LinkQuery,
     scorer: Scorer,
     nearest: Sequence[float],
-    known: Mapping[str, float],
 ) -> tuple[float, ...]:
     """Features of the best name of an entity, in the order of `FEATURES`. `gaps` are of `type_gaps`, `nearest` the two
-    highest edit similarities of all entities, and `known` says how frequent the mention's content words are in the
-    base.
+    highest edit similarities of all entities.
     """
-    point, lexical, similarity = name.point, name.lexical, name.edit_similarity
+    point, similarity = name.point, name.edit_similarity
     of_name = new_string_features(point.name, name.folded)
     if name.is_other_script:
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
-    has_numbers = bool(of_mention.numbers or of_name.numbers)  # most pairs have none, and no feature of them
-    misread = has_numbers and is_misread(of_mention, of_name)
-    changes = UNCHANGED if misread else word_changes(of_mention, of_name, known)
-    differences = name_differences(of_mention, of_name, canonical_name=point.canonical_name, is_person=is_person(point))
-    if differences.equal_part and not is_organisation(point):
-        differences = differences._replace(equal_part=0.0)  # `Portland, New Jersey`: a place of a list is where it is
-    is_code = changes.is_code or differences.opposite > 0.0
-    is_other = is_code or bool(changes.any_replaced or changes.only_added or changes.only_missing)
-    n_slips, is_short = int(misread), False
-    if FAR < similarity < 1.0:
-        n_slips = n_slips or (0 if is_code else slips(of_mention, of_name, similarity))
-        is_short = not is_other and is_short_slip(of_mention, of_name, similarity)
-    # If the base has none of the words that the mention has and the name has not, they are no other names.
-    is_new_word = bool(n_slips or is_short) and not any(
-        known.get(word, 0.0) for word in of_mention.content if word not in of_name.content_set
-    )
-    is_phrase = changes.only_added > 0.0 and is_proper(point) and _are_words(of_mention, of_name)
-    if is_phrase and not differences.added_same:
-        differences = differences._replace(added_apart=1.0)
-    if changes.added_plain and (is_phrase or differences.is_other_name or differences.opposite):
-        changes = changes._replace(added_plain=0.0)  # `Stripe Press`, `Ian Clark (river)`: no words around a name
+    is_read = bool(of_mention.numbers or of_name.numbers) and is_misread(of_mention, of_name)
+    changes = UNCHANGED if is_read else word_changes(of_mention, of_name)
+    is_other = bool(changes.is_code or changes.any_replaced or changes.only_added or changes.only_missing)
     others = nearest[-1] if similarity == nearest[0] else nearest[0]
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
     return (
         dense,
-        dense * dense if dense > 0.0 else 0.0,
-        lexical,
-        min(SOME_LEXICAL, lexical),
+        name.lexical,
         name.mention_coverage,
-        name.name_coverage,
-        equal_core(of_mention, of_name),
-        1.0 if has_numbers and not misread and of_mention.numbers - of_name.numbers else 0.0,
-        1.0 if has_numbers and of_name.numbers - of_mention.numbers else 0.0,
-        equal_numbers(of_mention, of_name) if has_numbers else 0.0,
         1.0 if changes.is_acronym else is_acronym(of_mention, of_name),
-        equal_first_word(of_mention, of_name),
-        1 - dense if n_slips else 0.0,
-        length(of_mention) if n_slips == 1 else 0.0,
-        0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
+        max(0.0, similarity - FAR) / (1 - FAR),
         0.0 if is_other else min(max(0.0, similarity - max(others, FAR)) / (1 - FAR), 1.0),
-        1.0 if is_new_word else 0.0,
-        1 - dense if is_new_word else 0.0,
-        1.0 if 0.0 < similarity < 1.0 and not misread and is_other_word(of_mention, of_name) else 0.0,
-        1.0 if n_slips == 1 and sorted(of_mention.joined) == sorted(of_name.joined) else 0.0,
-        *changes[:-3],
-        1.0 if name.is_other_script else 0.0,
+        0.0 if is_other else sorted_similarity(of_mention, of_name, similarity),
+        changes.replaced,
+        changes.missing_rare,
         dense if name.is_other_script else 0.0,
         1.0 if point.is_canonical else 0.0,
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,
-        *differences[:-2],
-        0.0,  # the judge's
-        0.0,
-        0.0,
+        number_differs(of_mention, of_name),
+        are_cut_words(of_mention, of_name),
+        equal_part(of_mention, of_name) if is_organisation(point) else 0.0,
+        *UNJUDGED,
     )
 
 
-def _are_words(mention: StringFeatures, name: StringFeatures) -> bool:
-    """Whether a longer mention has the words of a proper name as any text has them, in small letters beside other
-    words: `garbage collection`, `first kiss`; not `trips to reading`.
-    """
-    text = mention.text
-    if (
-        not text[1:].islower()
-        or name.text.islower()
-        or any(not is_common(word) or is_mostly_name(word) for word in name.content)
-    ):
-        return False
-    words = mention.folded.split()
-    return not any(before in _PREPOSITIONS and word in name.words for before, word in pairwise(words))
-
-
-def is_proper(point: NamePoint) -> bool:
-    """Whether a name is written with capitals in running text, as `is_person`."""
-    types = point.types or ((point.predicted_type,) if point.predicted_type else ())
-    return not PROPER_TYPES.isdisjoint(types)
-
-
-def is_person(point: NamePoint) -> bool:
-    """Whether a name is that of a person, by the base, or by the type head where the base has no type."""
-    return "PERSON" in point.types or (not point.types and point.predicted_type == "PERSON")
+UNJUDGED = (0.0,) * (JUDGED.stop - JUDGED.start)
 
 
 def is_organisation(point: NamePoint) -> bool:
-    """Whether a name is that of an organisation or a building, as `is_person`."""
+    """Whether a name is that of an organisation or a building, by the base, or by the type head where it has none."""
     return not {"ORG", "FAC"}.isdisjoint(point.types) or (not point.types and point.predicted_type in ("ORG", "FAC"))
 
 
@@ -214,13 +143,10 @@ def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], score
     """Features in the order of `NIL_FEATURES`, without margins, which the ranking gives (`model.with_margins`)."""
     background = names[BACKGROUND]
     dense = [_dense(name, scorer) for name in background]
-    lexical = [name.lexical for name in background]
     return np.array(
         [
             1.0,
-            rarest(of_mention.content) if of_mention.content else 1.0,
             sum(dense) / len(dense) if dense else 0.0,
-            sum(lexical) / len(lexical) if lexical else 0.0,
             length(of_mention),
             max(scorer.log_size, LEAST_LOG_SIZE) / 10,
             *_NO_MARGINS,
@@ -341,7 +267,6 @@ def shares(names: Sequence[MatchedName], mention: str) -> tuple[list[float], Rul
 
 
 SAME_LOGIT = 1e-4  # logits this close are equal: two cosines of the same name differ by rounding
-_NONE_KNOWN: Mapping[str, float] = {}
 
 
 @dataclass(slots=True)
@@ -381,11 +306,9 @@ def compare_names(
     types: npt.NDArray[np.float32] | None,
     link_query: LinkQuery,
     scorer: Scorer,
-    known: Mapping[str, float] = _NONE_KNOWN,
 ) -> Compared:
     """Compare a cleaned mention with the best name of each entity, sorted by preliminary score. The probabilities of
-    the mention's types, (19,), are None if types do not count; `known` says how frequent the mention's content words
-    are in the base, in [0, 1].
+    the mention's types, (19,), are None if types do not count.
     """
     of_mention = string_features(mention)
     of_nil = nil_features(of_mention, names, scorer)
@@ -395,7 +318,7 @@ def compare_names(
     gaps = type_gaps(types)
 
     def features_of(some: Sequence[MatchedName]) -> npt.NDArray[np.float64]:
-        rows = [candidate_features(of_mention, name, gaps, link_query, scorer, nearest, known) for name in some]
+        rows = [candidate_features(of_mention, name, gaps, link_query, scorer, nearest) for name in some]
         return np.array(rows)
 
     features = features_of(names)
@@ -435,10 +358,9 @@ def score_names(
     types: npt.NDArray[np.float32] | None,
     link_query: LinkQuery,
     scorer: Scorer,
-    known: Mapping[str, float] = _NONE_KNOWN,
 ) -> ScoredMention:
     """`compare_names` and `score_compared` of one mention, with the judge's scores where the scorer has a judge."""
-    compared = compare_names(mention, names, types, link_query, scorer, known)
+    compared = compare_names(mention, names, types, link_query, scorer)
     ask_judge([compared], scorer)
     return score_compared(compared, link_query, scorer)
 

@@ -14,7 +14,7 @@ Source of the distance: Damerau 1964, "A technique for computer detection and co
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, is_word, rarest, variant_words
+from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, rarest, variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
@@ -229,23 +229,6 @@ def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> i
     return 2 if distance == 2 and shortest >= TWO_EDIT_LETTERS else 0
 
 
-def is_short_slip(mention: StringFeatures, name: StringFeatures, similarity: float) -> bool:
-    """Whether the spelling keys of three or four letters are one edit apart."""
-    if mention.numbers != name.numbers:
-        return False
-    longest, shortest = max(len(mention.joined), len(name.joined)), min(len(mention.joined), len(name.joined))
-    return 2 < shortest < ONE_EDIT_LETTERS and round((1 - similarity) * longest) == 1
-
-
-def is_other_word(mention: StringFeatures, name: StringFeatures) -> bool:
-    """Whether a word of the mention that is a slip of one of the name is itself a word that texts have: Iraq, Iran."""
-    ours = [word for word in mention.content if word not in name.content_set and is_word(word)]
-    if not ours:
-        return False
-    theirs = [word for word in name.content if word not in mention.content_set]
-    return bool(theirs) and len(_without_slips(ours, theirs)[0]) < len(ours)
-
-
 def sorted_similarity(mention: StringFeatures, name: StringFeatures, similarity: float) -> float:
     """Edit similarity of the sorted words above that of the words as they stand, in [0, 1]. They differ by their order,
     or by a legal form or title (`ibm corp`).
@@ -262,7 +245,6 @@ class WordChanges(NamedTuple):
     replaced: float = 0.0  # share of equal words where both sides have another word: `left lung`, `right lung`
     replaced_rare: float = 0.0  # there: the rarity in English of the mention's rarest such word (`lexical.words`)
     only_added: float = 0.0  # whether only the mention has such words
-    added_plain: float = 0.0  # if so: whether they are frequent in English and rare in the base: `a case of X`
     only_missing: float = 0.0  # whether only the name has such words
     missing_rare: float = 0.0  # if so: the rarity of the rarest one
     any_replaced: float = 0.0  # whether both sides have a word without a counterpart; no feature of candidates.
@@ -275,10 +257,8 @@ class WordChanges(NamedTuple):
 UNCHANGED = WordChanges()  # every word has a counterpart
 
 
-def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[str, float]) -> WordChanges:
-    """Compare the words of a mention and a name; `known` says how frequent the mention's words are in
-    the base; 0 for a word that it does not have.
-    """
+def word_changes(mention: StringFeatures, name: StringFeatures) -> WordChanges:
+    """Compare the words of a mention and a name."""
     if mention.content == name.content:
         return UNCHANGED
     ours, theirs = unshared(mention.content, name.content)
@@ -298,8 +278,7 @@ def word_changes(mention: StringFeatures, name: StringFeatures, known: Mapping[s
         share = n_equal / (n_equal + max(len(ours), len(theirs)))
         return WordChanges(share, rarest(ours), any_replaced=1.0, is_code=is_code)
     if ours:
-        plain = (1 - max([known.get(word, 0.0) for word in ours])) * (1 - rarest(ours))
-        return WordChanges(only_added=1.0, added_plain=plain, is_code=is_code)
+        return WordChanges(only_added=1.0, is_code=is_code)
     if theirs:
         return WordChanges(only_missing=1.0, missing_rare=rarest(theirs), is_code=is_code)
     return WordChanges(is_code=is_code)

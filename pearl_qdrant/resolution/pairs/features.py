@@ -26,7 +26,6 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import latin
 from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS, variant_word
-from pearl_qdrant.linking.ranking.name_differences import NameDifferences, name_differences
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     edit_similarity,
@@ -40,6 +39,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     word_changes,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.resolution.pairs.name_differences import NameDifferences, name_differences
 
 MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
 
@@ -126,7 +126,7 @@ def _as_word(word: str) -> str:
 
 FloatArray = npt.NDArray[np.float64]
 
-DIFFERENCES = NameDifferences._fields[:-1]
+DIFFERENCES = NameDifferences._fields
 
 FROM_STRINGS = (
     *"same_words same_core edit other_order slips skeleton skeleton_short replaced any_replaced".split(),
@@ -134,7 +134,7 @@ FROM_STRINGS = (
     *"code other_code acronym first_word last_word one_word length length_gap other_script".split(),
     *DIFFERENCES,
 )
-"""Features of two strings alone; the last ones are those of the link decision (`linking.ranking.name_differences`)."""
+"""Features of two strings alone; the last ones are those of the link decision (`resolution.pairs.name_differences`)."""
 
 FROM_SCORES = tuple(
     "dense lexical less_covered more_covered crowd rank rank_of_one types person other replaced_dense fillers".split()
@@ -179,13 +179,13 @@ def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ..
     is_other_script = bool(a.letters) != bool(b.letters)
     ours, theirs = (a.letters or one.joined, b.letters or two.joined) if is_other_script else (one.joined, two.joined)
     similarity = edit_similarity(ours, theirs)
-    there, back = word_changes(one, two, _NOTHING), word_changes(two, one, _NOTHING)
+    there, back = word_changes(one, two), word_changes(two, one)
     sounds = OSA.normalized_similarity(a.skeleton, b.skeleton) if a.skeleton and b.skeleton else 0.0
     short = min(len(a.skeleton), len(b.skeleton))
     n_one, n_two = len(one.content), len(two.content)
     more = there.only_added or back.only_added
     words_one, words_two = one.folded.split(), two.folded.split()
-    lacking = (name_differences(*pair, is_person=is_person, are_names=True)[:-1] for pair in ((one, two), (two, one)))
+    lacking = (name_differences(*pair, is_person=is_person) for pair in ((one, two), (two, one)))
     n_slips = slips(one, two, similarity)
     replaced = there.any_replaced
     return (
@@ -218,9 +218,6 @@ def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ..
         float(is_other_script),
         *map(max, *lacking),
     )
-
-
-_NOTHING: dict[str, float] = {}
 
 
 def _is_inner(short: Sequence[str], long: Sequence[str]) -> bool:

@@ -21,10 +21,11 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.words import IGNORED, word_rarity
-from pearl_qdrant.linking.ranking.name_differences import OTHER_PLACE, TITLES, is_within
+from pearl_qdrant.linking.ranking.name_parts import is_within
 from pearl_qdrant.linking.ranking.string_features import ONE_EDIT_LETTERS, StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
+from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES
 from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
 
 MODEL_FILE = "resolution.json"

@@ -29,9 +29,9 @@ from pearl_qdrant.lexical.words import (
     without_legal_forms,
     word_rarity,
 )
-from pearl_qdrant.linking.ranking.name_differences import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters
+from pearl_qdrant.resolution.pairs.name_differences import FIRST_NAMES, NICKNAMES
 
 LONGEST_FILLER = 4  # Words that a place has at most
 MOST_WORDS = 8  # Words of a name beyond which it has no places

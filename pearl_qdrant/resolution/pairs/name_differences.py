@@ -21,18 +21,19 @@ from typing import NamedTuple
 from rapidfuzz.distance import JaroWinkler
 
 from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import LEAST_STEM, SMALL_WORDS, any_exclude, variant_words, with_prefixes, word_rarity
+from pearl_qdrant.lexical.words import any_exclude, variant_words, with_prefixes, word_rarity
+from pearl_qdrant.linking.ranking.name_parts import (
+    are_cut_words,
+    codes_of,
+    equal_part,
+    name_parts,
+    numbers_of,
+    numbers_outside,
+)
 from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features, unshared
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _DIGITS = re.compile(r"\d+")
-_CODE = re.compile(r"(?=[a-z]*\d)(?=\d*[a-z])[a-z0-9]{4,}|\d{5,}")
-"""A product number, a gene: letters and digits, or five digits."""
-
-_SMALL = SMALL_WORDS.union("the a an and in di die e las los do da".split())
-"""Words that names in cut words leave out, legal forms among them."""
-
 _SEQUELS = frozenset("1 2 3 4 5 6 7 8 9 ii iii iv vi vii viii ix".split())
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
 TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
@@ -100,19 +101,18 @@ class NameDifferences(NamedTuple):
     equal_part: float = 0.0
     # only the mention has further words, one of them after the name of a person; no feature of candidates.
     family_name_differs: float = 0.0
-    is_other_name: bool = False  # whether further words begin with capitals, or are in brackets; no feature
 
 
 _NO_DIFFERENCE = NameDifferences()
 _OTHER_ACRONYM = NameDifferences(opposite=1.0)
 
 
-class NameParts(NamedTuple):
+class _Parts(NamedTuple):
     """A name taken apart."""
 
-    words: tuple[str, ...]  # folded words outside brackets, the part after a comma first where there is one
-    prefixed: tuple[str, ...]  # the same, with the prefixes before them (`lexical.words`)
-    normal: tuple[str, ...]  # the same words in their normal spelling and order, without small ones
+    words: tuple[str, ...]  # these and `normal` as in `linking.ranking.name_parts`
+    prefixed: tuple[str, ...]  # the words with the prefixes before them (`lexical.words`)
+    normal: tuple[str, ...]
     bracket: frozenset[str]  # folded words in brackets
     # numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
     numbers: frozenset[str]
@@ -121,55 +121,25 @@ class NameParts(NamedTuple):
     groups: frozenset[int]  # groups of exclusive words that the words belong to
 
 
-_FINAL_ROMAN = {" V": "5", " X": "10"}
-"""Letters that are numbers for another name that has one there: `Fund V`, `Fund IV`; for the rest they stay letters."""
-
 _NONE: frozenset[str] = frozenset()
 _NO_GROUP: frozenset[int] = frozenset()
 
 
-def name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
-    """Take a name apart.
-
-    Args:
-        folded, content: As in `StringFeatures`.
-    """
-    bracket, outside = _NONE, text
-    if "(" in text or "[" in text:
-        stripped = _BRACKETS.sub(" ", text)
-        if stripped.strip():
-            bracket = frozenset(fold_name(" ".join(_BRACKETS.findall(text))).split())
-            outside, folded = stripped, fold_name(stripped)
-            content = tuple([word for word in variant_words(folded.split()) if word not in SMALL_WORDS])
-    words = tuple(folded.split()[:_MOST_WORDS])
-    if "," in outside and outside.count(",") == 1:
-        first, _, rest = outside.partition(",")
-        inverted = tuple((fold_name(rest) + " " + fold_name(first)).split()[:_MOST_WORDS])
-        words = inverted if len(inverted) == len(words) else words
+@lru_cache(maxsize=100)
+def _parts(name: StringFeatures) -> _Parts:
+    """Take a name apart."""
+    text, (outside, _, words, normal, bracket) = name.text, (parts := name_parts(name))
     has_digits, (_, groups_of) = _DIGITS.search(text) is not None, _exclusive()
-    return NameParts(
+    return _Parts(
         words,
         tuple(with_prefixes(words)),
-        content[:_MOST_WORDS],
+        normal,
         bracket,
-        _numbers(f"{folded} {_FINAL_ROMAN.get(outside[-2:], '')}"),
-        frozenset().union(*(_numbers(word) for word in bracket)) if has_digits and bracket else _NONE,
-        _codes(outside) if has_digits else _NONE,
+        numbers_outside(parts),
+        frozenset().union(*(numbers_of(word) for word in bracket)) if has_digits and bracket else _NONE,
+        codes_of(outside) if has_digits else _NONE,
         _NO_GROUP if groups_of.keys().isdisjoint(words) else frozenset().union(*(groups_of.get(w, ()) for w in words)),
     )
-
-
-_mention_parts = lru_cache(maxsize=100)(name_parts)  # a mention is compared with many names
-
-
-def _numbers(folded: str) -> frozenset[str]:
-    return frozenset([number.lstrip("0") or "0" for number in _DIGITS.findall(folded)])
-
-
-def _codes(text: str) -> frozenset[str]:
-    lowered = text.casefold()
-    found = [fold_name(word).replace(" ", "") for word in re.split(r"[\s,;/()\[\]]+", lowered) if word]
-    return frozenset([code for word in found for code in _CODE.findall(word)])
 
 
 @lru_cache(maxsize=1)
@@ -181,69 +151,52 @@ def _added_words() -> dict[tuple[str, bool], float]:
 
 
 def name_differences(
-    mention: StringFeatures, name: StringFeatures, *, canonical_name: str = "", is_person: bool, are_names: bool = False
+    mention: StringFeatures, name: StringFeatures, *, canonical_name: str = "", is_person: bool
 ) -> NameDifferences:
     """What a mention and a name do not share.
 
     Args:
         canonical_name: That of the entity; what it has in brackets tells the entity from others, also by other names.
         is_person: Whether the name is that of a person, by its type.
-        are_names: Whether both are names and none is a piece of a text: then letter case says nothing of further words.
     """
     if _are_acronyms(mention.text, name.text) and mention.folded != name.folded:
         return _OTHER_ACRONYM
-    if mention.folded == name.folded or (not are_names and _have_nothing_in_common(mention, name)):
+    if mention.folded == name.folded:
         return _NO_DIFFERENCE
-    text = mention.text
-    a = _mention_parts(text, mention.folded, mention.content)
-    b = name_parts(name.text, name.folded, name.content)
+    a, b = _parts(mention), _parts(name)
     if a.bracket and not b.bracket and "(" in canonical_name:
-        of_entity = string_features(canonical_name)
-        parts = name_parts(canonical_name, of_entity.folded, of_entity.content)
+        parts = _parts(string_features(canonical_name))
         b = b._replace(bracket=parts.bracket, bracket_numbers=parts.bracket_numbers)
     if a == b:
         return _NO_DIFFERENCE
     shared = set(a.normal).intersection(b.normal)
-    further = _further_words(text, a, b, shared, is_person, are_names) if shared else _NO_FURTHER_WORDS
+    further = _further_words(a, b, shared, is_person) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
     numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
     is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
-    is_cut = False
-    if not is_opposite and _may_be_cut(a, b):
-        # A code has no words that can be cut short: `SK1` is not `SPHK1`.
-        is_cut = not name.text.isalnum() and _are_cut(a.words, b.words)
-        is_cut = is_cut or (not text.isalnum() and _are_cut(b.words, a.words))
-    parts_of_list = _list_parts(text) if "," in text or ";" in text else ()
-    if not (shared or is_opposite or is_cut or parts_of_list) and brackets is numbers is _ZEROS and b.words:
+    is_cut = 0.0 if is_opposite else are_cut_words(mention, name)
+    has_part = equal_part(mention, name)
+    if not (shared or is_opposite or is_cut or has_part) and brackets is numbers is _ZEROS and b.words:
         return _NO_DIFFERENCE
     return NameDifferences(
         *brackets,
         *numbers[:2],
-        float(a.words[:-1] == b.words and _is_sequel(a.words[1:], text)),
+        float(a.words[:-1] == b.words and _is_sequel(a.words[1:], mention.text)),
         *numbers[2:],
         float(is_opposite),
-        *(_ZEROS if is_same else _persons(a.words, b.words, is_person, are_names)),
-        float(is_cut),
-        *further[:-2],
-        float(any(part == b.normal or _are_cut(part, b.words) for part in parts_of_list)),
-        further[-2],
-        further[-1] or brackets[0] > 0.0 or brackets[2] > 0.0,
+        *(_ZEROS if is_same else _persons(a.words, b.words, is_person)),
+        is_cut,
+        *further[:-1],
+        has_part,
+        further[-1],
     )
 
 
-@lru_cache(maxsize=100)
-def _list_parts(text: str) -> tuple[tuple[str, ...], ...]:
-    """Words of the parts of a text between commas and semicolons, as `NameParts.normal`; of those with two or more."""
-    parts = [variant_words(fold_name(part).split()) for part in re.split("[,;]", text)]
-    kept = [tuple([word for word in part if word not in SMALL_WORDS]) for part in parts]
-    return tuple([part for part in kept if len(part) > 1])
-
-
 _ZEROS = (0.0, 0.0, 0.0, 0.0)
-_NO_FURTHER_WORDS = (0.0, 0.0, 0.0, 0.0, 0.0, False)
+_NO_FURTHER_WORDS = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _brackets(a: NameParts, b: NameParts) -> tuple[float, float, float, float]:
+def _brackets(a: _Parts, b: _Parts) -> tuple[float, float, float, float]:
     """`bracket_differs`, `bracket_number`, `bracket_added`, `bracket_missing`."""
     return (
         float(a.bracket != b.bracket and bool(a.bracket and b.bracket) and _other_words(a.bracket, b.bracket)),
@@ -253,7 +206,7 @@ def _brackets(a: NameParts, b: NameParts) -> tuple[float, float, float, float]:
     )
 
 
-def _numbers_and_codes(a: NameParts, b: NameParts) -> tuple[float, float, float, float]:
+def _numbers_and_codes(a: _Parts, b: _Parts) -> tuple[float, float, float, float]:
     """`number_differs`, `small_number`, `code_shared`, `code_differs`."""
     if not a.codes.isdisjoint(b.codes):
         return 0.0, 0.0, 1.0, 0.0
@@ -269,20 +222,6 @@ def _numbers_and_codes(a: NameParts, b: NameParts) -> tuple[float, float, float,
 def _is_sequel(words: Sequence[str], text: str) -> bool:
     """Whether the last of some words is a number up to 9: `Rocky II`, not `Schalke 04`."""
     return bool(words) and words[-1] in _SEQUELS and not text.endswith(f"0{words[-1]}")
-
-
-def _have_nothing_in_common(mention: StringFeatures, name: StringFeatures) -> bool:
-    """Whether nothing here can tell the two apart: no equal word, no brackets, digits, or first letter in common. Most
-    candidates are such; this saves taking them apart.
-    """
-    if not mention.content_set.isdisjoint(name.content_set) or mention.content[:1] == name.content[:1]:
-        return False
-    if mention.content and name.content and mention.content[0][0] == name.content[0][0]:
-        return False
-    if mention.joined[-LEAST_STEM:] == name.joined[-LEAST_STEM:]:
-        return False
-    both = mention.text + name.text
-    return "(" not in both and "[" not in both and _DIGITS.search(both) is None
 
 
 def _other_words(a: frozenset[str], b: frozenset[str]) -> bool:
@@ -303,7 +242,7 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
     return bracket <= set(words) or "".join(bracket) == initials
 
 
-def _are_letters(ours: Sequence[str], theirs: Sequence[str], a: NameParts, b: NameParts) -> bool:
+def _are_letters(ours: Sequence[str], theirs: Sequence[str], a: _Parts, b: _Parts) -> bool:
     """Whether two names differ in a single letter, which tells them apart: `hepatitis A`; not the article."""
     if len(ours) != 1 or len(theirs) != 1 or a.words[0] == "a" or b.words[0] == "a":
         return False
@@ -316,7 +255,7 @@ def _are_acronyms(a: str, b: str) -> bool:
     return max(len(a), len(b)) <= _LONGEST_ACRONYM and a.isalpha() and b.isalpha() and a.isupper() and b.isupper()
 
 
-def _opposite(a: NameParts, b: NameParts) -> bool:
+def _opposite(a: _Parts, b: _Parts) -> bool:
     """Whether a word of one excludes a word of the other, which that one lacks, or one alone has a negation."""
     for number in a.groups & b.groups:
         group = _exclusive()[0][number]
@@ -329,32 +268,18 @@ def _opposite(a: NameParts, b: NameParts) -> bool:
     return (len(ours) < 2 or len(theirs) < 2) and not (_NEGATING.isdisjoint(ours) and _NEGATING.isdisjoint(theirs))
 
 
-@lru_cache(maxsize=100)
-def _proper_words(text: str) -> frozenset[str]:
-    """The words in their normal spelling that begin with a capital; none in a text of one letter case."""
-    if text.islower() or text.isupper():
-        return _NONE
-    proper = [word for word in _BRACKETS.sub(" ", text).split() if word[0].isupper()]
-    return frozenset(variant_words(fold_name(" ".join(proper)).split()))
-
-
-def _further_words(
-    text: str, a: NameParts, b: NameParts, shared: set[str], is_person: bool, are_names: bool
-) -> tuple[float, float, float, float, float, bool]:
-    """`added_apart`, ..., `added_head`, `family_name_differs`; whether they begin with capitals."""
+def _further_words(a: _Parts, b: _Parts, shared: set[str], is_person: bool) -> tuple[float, float, float, float, float]:
+    """`added_apart`, ..., `added_head`, `family_name_differs`."""
     n_ours, n_theirs = len(a.normal) - len(shared), len(b.normal) - len(shared)
     if n_theirs > 0 >= n_ours:
         theirs = _values(b.normal, shared)
-        return (0.0, 0.0, max(0.0, min(theirs)), 0.0, 0.0, False) if theirs else _NO_FURTHER_WORDS
+        return (0.0, 0.0, max(0.0, min(theirs)), 0.0, 0.0) if theirs else _NO_FURTHER_WORDS
     if n_theirs > 0 or n_ours <= 0 or not (ours := _values(a.normal, shared)):
         return _NO_FURTHER_WORDS
-    is_proper = are_names or _proper_words(text).issuperset(set(a.normal) - shared)
-    # Words in small letters around a name are no part of another one.
-    apart = max(0.0, -min(ours)) if is_proper or text.islower() else 0.0
     same, last = max(0.0, min(ours)), a.words[-1]
-    is_head = is_proper and a.normal[-1] not in shared and same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0
+    is_head = a.normal[-1] not in shared and same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0
     is_after = is_person and last not in b.words and last not in _GENERATIONS
-    return apart, same, 0.0, float(is_head), float(is_after), is_proper
+    return max(0.0, -min(ours)), same, 0.0, float(is_head), float(is_after)
 
 
 def _values(words: Sequence[str], shared: set[str]) -> list[float]:
@@ -375,11 +300,10 @@ def _values(words: Sequence[str], shared: set[str]) -> list[float]:
     return values
 
 
-def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: bool) -> tuple[float, float, float, float]:
+def _persons(a: Sequence[str], b: Sequence[str], is_person: bool) -> tuple[float, float, float, float]:
     """`first_name_differs`, `last_name_differs`, `initials_fit`, `generation_differs`."""
-    longest = 1 if are_names else 2  # words of which none is taken for a title
-    mine, of_mine = _without_generation(a, longest)
-    other, of_other = _without_generation(b, longest)
+    mine, of_mine = _without_generation(a)
+    other, of_other = _without_generation(b)
     generation = float(of_mine != of_other) if of_mine or of_other else 0.0
     if not (2 <= len(mine) <= 4 and 2 <= len(other) <= 4):
         return 0.0, 0.0, 0.0, generation
@@ -399,9 +323,9 @@ def _persons(a: Sequence[str], b: Sequence[str], is_person: bool, are_names: boo
     return float(is_person), 0.0, 0.0, generation
 
 
-def _without_generation(words: Sequence[str], longest: int) -> tuple[list[str], str]:
+def _without_generation(words: Sequence[str]) -> tuple[list[str], str]:
     """Words without titles and generation; and the generation, which is none for `Sr.`: most leave that out."""
-    kept = [word for word in words if word not in TITLES] if len(words) > longest else list(words)
+    kept = [word for word in words if word not in TITLES] if len(words) > 1 else list(words)
     if len(kept) > 2 and kept[-1] in ("sr", "senior"):
         return kept[:-1], ""
     if len(kept) > 2 and kept[-1] in _GENERATIONS:
@@ -455,42 +379,3 @@ def _sound_alike(a: str, b: str) -> bool:
     """Whether two words may be one in two transliterations: `qadhafi`, `gaddafi`."""
     of_a = skeleton(a)
     return len(of_a) >= _SOUNDS_OF_A_NAME and of_a == skeleton(b)
-
-
-def _may_be_cut(a: NameParts, b: NameParts) -> bool:
-    """Whether the first words have the same first letter, with or without small ones: a cheap test."""
-    if a.words and b.words and a.words[0][0] == b.words[0][0]:
-        return True
-    return bool(a.normal and b.normal) and a.normal[0][0] == b.normal[0][0]
-
-
-def _are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
-    """Whether one side is the other with its words cut short, with or without small words and legal forms: the `E.` of
-    `E. coli` is none of these, the `e` of Italian names is.
-    """
-    if _is_cut(a, b):
-        return True
-    if _SMALL.isdisjoint(a) and _SMALL.isdisjoint(b):
-        return False
-    kept, other = ([word for word in words if word not in _SMALL] for words in (a, b))
-    return _is_cut(kept, other)
-
-
-def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether the words of one side, two or more, are those of the other, cut short, at least one of them (ISO 4)."""
-    if len(short) != len(long) or len(short) < 2:
-        return False
-    is_cut = False
-    for a, b in zip(short, long, strict=True):
-        if a == b:
-            continue
-        if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (1 < len(a) < len(b) and is_within(a, b))):
-            return False
-        is_cut = True
-    return is_cut
-
-
-def is_within(short: str, long: str) -> bool:
-    """Whether the letters of one word are in another, in their order."""
-    letters = iter(long)
-    return all(letter in letters for letter in short)
