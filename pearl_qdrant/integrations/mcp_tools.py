@@ -140,8 +140,8 @@ class LinkerTools:
             self._linker(collection)
 
     async def link(self, *, mentions: list[str], types: Types = [], collection: str | None = None) -> Links:  # noqa: B006
-        """Give names their ids: for names that you have, such as the cells of a column. Give all names in one call, as they
-        are written, one entity a name. Each gets one entity with a probability, or none (NIL) with a reason: the base
+        """Give names their ids: for names that you have, such as the cells of a column. Give all names in one call, as
+        they are written. Each gets one entity with a probability, or none (NIL) with a reason: the base
         lacks it (below_threshold, no_candidates), or several entities have that name (ambiguous: ask again with types).
         For a sentence or longer text use annotate.
         """
@@ -159,8 +159,8 @@ class LinkerTools:
         threshold: Probability = None,
         collection: str | None = None,
     ) -> Links:
-        """Find the entities that a text mentions, and where: for sentences, notes, articles, not for single names. What is
-        not in the base is not returned.
+        """Find the entities that a text mentions, and where: for sentences, notes, articles, not for single names. What
+        is not in the base is not returned.
         """
         found = await self._run(
             collection, lambda linker: linker.annotate(text, types=types, threshold=threshold), size=len(text)
@@ -169,8 +169,8 @@ class LinkerTools:
         return Links(links=[_as_link(one.link).model_copy(update=p) for one, p in zip(found, places, strict=True)])
 
     async def entity(self, *, entity_id: str, collection: str | None = None) -> EntityRecord:
-        """Look up one entity by its id, as another tool returned it: all its names, types and description. For a name use
-        search.
+        """Look up one entity by its id, as another tool returned it: all its names, types and description. For a name
+        use search.
         """
         found = await self._run(collection, lambda linker: linker.entity(entity_id))
         types = list(dict.fromkeys([*found.types, *found.kb_types]))
@@ -184,15 +184,15 @@ class LinkerTools:
         limit: Most = DEFAULT_LIMIT,
         collection: str | None = None,
     ) -> Entities:
-        """List the entities that one name may mean, also misspelled, most probable first: to compare or choose among several.
-        The first is no answer by itself: link says whether it is certain enough.
+        """List the entities that one name may mean, also misspelled, most probable first: to compare several. The
+        first is no answer by itself: link says whether it is certain enough.
         """
         link = await self._run(collection, lambda linker: linker.link(name, types=types, limit=limit))
         return Entities(entities=[_as_entity(one) for one in link.candidates])
 
     async def add(self, *, entities: list[EntityRecord], collection: str | None = None) -> Changed:
-        """Write entities with their names into the base, only where the user asks for it; one whose id exists is replaced
-        whole.
+        """Write entities with their names into the base, only where the user asks for it; one whose id exists is
+        replaced whole.
         """
         new = read_entities([one.model_dump(exclude_none=True) for one in entities])
         return Changed(names=await self._run(collection, lambda linker: linker.add(new)))
