@@ -48,7 +48,7 @@ def set_owner(account: str, root: Path = ROOT) -> int:
 def owner(root: Path = ROOT) -> str:
     """The account of pyproject.toml."""
     found = re.search(
-        r'^Repository = "https://github\.com/([\w-]+)/', (root / "pyproject.toml").read_text("utf-8"), re.M
+        r'^Repository = "https://github\.com/([\w-]+)/', (root / "pyproject.toml").read_text("utf-8"), re.MULTILINE
     )
     assert found
     return found[1]
