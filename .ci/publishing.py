@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OWNED = re.compile(
     r"(?<=github\.com/)[\w-]+(?=/pearl-qdrant)|(?<=githubusercontent\.com/)[\w-]+(?=/pearl-qdrant)"
     r"|(?<=io\.github\.)[\w-]+(?=/pearl-qdrant)|[\w-]+(?=\.github\.io/pearl-qdrant)"
-    r"|(?<![\w./-])(?!models/)[\w-]+(?=/pearl-mini\b)"
+    r"|(?<![\w./-])(?!models/)[\w-]+(?=/pearl-(?:mini\b|qdrant:))"
 )
-"""The account, wherever an address of the project has it: repository, site, MCP registry, model hub."""
+"""The account, wherever an address of the project has it: repository, site, MCP registry, model hub, image."""
 
 _SUFFIXES = {".md", ".toml", ".json", ".cff", ".yml", ".yaml", ".txt", ".ipynb"}
 _FOLDERS = ("contrib", "docs", "skills", ".github")
