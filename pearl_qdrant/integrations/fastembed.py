@@ -28,13 +28,13 @@ _OUTPUT = "embedding"  # of the graph; normalised, pooled
 class PearlEmbedding(CustomTextEmbedding):
     """A model of fastembed whose files are in a folder of this machine, which is no download to it."""
 
-    SUPPORTED_MODELS: ClassVar[list[DenseModelDescription]] = []
-    POSTPROCESSING_MAPPING: ClassVar[dict[str, PostprocessingConfig]] = {}
+    SUPPORTED_MODELS: list[DenseModelDescription] = []  # noqa: RUF012 - as the base class declares them
+    POSTPROCESSING_MAPPING: dict[str, PostprocessingConfig] = {}  # noqa: RUF012
     FOLDERS: ClassVar[dict[str, Path]] = {}
 
-    def __init__(self, model_name: str, *given: Any, specific_model_path: str | None = None, **named: Any) -> None:
-        folder = specific_model_path or str(self.FOLDERS[model_name.lower()])
-        super().__init__(model_name, *given, specific_model_path=folder, **named)
+    def __init__(self, model_name: str, **named: Any) -> None:
+        named["specific_model_path"] = named.get("specific_model_path") or str(self.FOLDERS[model_name.lower()])
+        super().__init__(model_name, **named)
 
 
 def register(model: str = DEFAULT_MODEL) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from fastembed import TextEmbedding
@@ -87,7 +88,7 @@ def fastembed_encoder(
 
 def _files(model: TextEmbedding) -> tuple[Path, list[str]]:
     """The folder of a loaded model, and the weights in it."""
-    inner = model.model
+    inner: Any = model.model  # its folder is no part of the base class
     folder = Path(inner._model_dir)
     described = inner.model_description
     return folder, [one for one in (described.model_file, *described.additional_files) if (folder / one).is_file()]
