@@ -6,8 +6,8 @@
 ARG PYTHON_VERSION=3.12
 
 FROM python:${PYTHON_VERSION}-slim AS build
-# Extras of pyproject.toml: add arrow for bases in Parquet (171 MB), torch for a GPU.
-ARG EXTRAS=serve
+# Extras of pyproject.toml, rdf for ontologies in OWL: add arrow for bases in Parquet (171 MB), torch for a GPU.
+ARG EXTRAS=serve,rdf
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY pearl_qdrant pearl_qdrant
@@ -15,10 +15,10 @@ COPY ingest ingest
 COPY training training
 COPY examples/sample_base.tsv examples/
 RUN python -m pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
-# Without pip, numpy's tests and the second library of zstandard: 396 MB of packages, the model included.
+# Without pip and numpy's tests.
 RUN python -m venv --without-pip /venv
 RUN python -m pip --python /venv/bin/python install --no-cache-dir --constraint constraints.txt "$(echo /wheels/pearl_qdrant-*.whl)[${EXTRAS}]"
-RUN find /venv -type d -name tests -path '*/numpy/*' -prune -exec rm -r {} + && find /venv -name '_cffi*.so' -path '*/zstandard/*' -delete
+RUN find /venv -type d -name tests -path '*/numpy/*' -prune -exec rm -r {} +
 
 FROM python:${PYTHON_VERSION}-slim
 RUN groupadd --gid 10001 pearl && useradd --uid 10001 --gid pearl --no-create-home --home-dir /data --shell /usr/sbin/nologin pearl

@@ -30,6 +30,19 @@ linker = EntityLinker.build([{"id": "nyc", "name": "New York City", "aliases": [
 
 SMOKE = {
     "none": LINKER + 'assert linker.link("big aple").entity_id == "nyc"',
+    "all": """
+import importlib.util
+import duckdb, fastapi, fastembed, mcp, pyarrow, pyoxigraph, scipy, spacy
+
+assert importlib.util.find_spec("torch") is None
+""",
+    "rdf": """
+from pathlib import Path
+from pearl_qdrant import read_entities
+
+Path("base.ttl").write_text('<http://a/b> <http://www.w3.org/2000/01/rdf-schema#label> "New York City" .')
+assert [one.canonical_name for one in read_entities("base.ttl")] == ["New York City"]
+""",
     "torch": """
 import safetensors, transformers, pearl_qdrant.encoder.runtime.torch_runtime
 from pearl_qdrant.doctor import check_torch
@@ -108,6 +121,13 @@ async def main():
 
 asyncio.run(main())
 """,
+    "fastembed": LINKER + """
+from fastembed import TextEmbedding
+from pearl_qdrant.integrations.fastembed import register
+
+(vector,) = TextEmbedding(register()).embed(["big apple"])
+assert abs(vector - linker.encoder.encode(["big apple"]).vectors[0]).max() < 1e-3
+""",
     "pandas": LINKER + """
 import pandas
 from pearl_qdrant.integrations.pandas import link_column
@@ -133,7 +153,7 @@ with duckdb.connect() as connection:
     "integrations": """
 from importlib import import_module
 
-for name in ("duckdb", "haystack", "langchain", "llama_index", "mcp", "pandas", "polars", "spacy"):
+for name in ("duckdb", "fastembed", "haystack", "langchain", "llama_index", "mcp", "pandas", "polars", "spacy"):
     import_module(f"pearl_qdrant.integrations.{name}")
 """,
     "crosswalk": """

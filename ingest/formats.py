@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ingest.base.format import Format, Head, PathLike, ReadOptions, known_tables, read_head
 from ingest.readers.signs import SIGNS, SIGNS_OF_NAMES
 from pearl_qdrant.errors import FormatError, InputError, OptionError, SettingsError
+from pearl_qdrant.installing import install_command
 
 if TYPE_CHECKING:
     from ingest.base.reader import Reader
@@ -175,12 +177,29 @@ def open_reader(
 
             return TableReader(paths, options, type_map, kind=kind)
         module, _, name = chosen.reader.partition(".")
-        reader: Reader = getattr(import_module(f"ingest.readers.{module}"), name)(paths, options, type_map)
+        reader: Reader = getattr(_import_reader(module, paths), name)(paths, options, type_map)
         return reader
     except (SettingsError, ValueError) as error:  # an option that a reader refuses
         if isinstance(error, OptionError):
             raise
         raise OptionError("options", str(error)) from error
+
+
+_EXTRAS = {"pyoxigraph": "rdf"}
+"""The extra of each library that a reader may lack."""
+
+
+def _import_reader(module: str, paths: Sequence[PathLike]) -> ModuleType:
+    """A module of readers. Raises FormatError, with the command that installs it, if its library is not installed."""
+    try:
+        return import_module(f"ingest.readers.{module}")
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        advice = install_command(_EXTRAS[error.name])
+        raise FormatError(
+            os.fspath(paths[0]), None, f"needs {error.name}, which is not installed. Install it with: {advice}"
+        ) from error
 
 
 def _check_options(chosen: Format, options: ReadOptions) -> None:

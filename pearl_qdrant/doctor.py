@@ -21,7 +21,7 @@ TIMEOUT_S = 3.0
 MAX_COLLECTIONS = 50
 """The most collections whose state is shown; `collections list` shows all."""
 
-NEEDED_PACKAGES = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "fastembed")
+NEEDED_PACKAGES = ("qdrant-client", "qdrant-edge-py", "onnxruntime", "tokenizers", "numpy")
 
 
 def run_checks(store: str | Sequence[str] | None = None, model: str = DEFAULT_MODEL) -> Iterator[Check]:

@@ -4,8 +4,8 @@ Members of archives are read in place: ``base.zip!folder/names.tsv`` names one. 
 compression, not its name. A `Source` can be read any number of times: standard input and pipes are copied once to an
 unnamed temporary file.
 
-The decoders of the standard library and of zstandard decompress, within a budget; not their file classes: those stop
-without an error at bytes after a stream that are not another stream, and zstandard's at a truncated file.
+The decoders of the standard library decompress, within a budget (that of zstd is a package before Python 3.14); not
+their file classes: those stop without an error at bytes after a stream that are not another stream.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -38,7 +39,7 @@ from pearl_qdrant.errors import FormatError, InputError
 CHUNK = 1 << 18  # bytes read or decompressed at a time
 MAX_RATIO, RATIO_GRACE = settings.MAX_RATIO, settings.RATIO_GRACE
 _MAX_DECODER_MEMORY = 1 << 28  # of an xz stream; xz -9 needs 65 MiB
-# Small, as a piece may hold many streams, and one call of zstd returns all that its input holds: at worst 64 MiB.
+# Small, as a piece may hold many streams.
 _PIECE = 1 << 11
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # "BZh9" alone could begin a text
 
@@ -113,10 +114,9 @@ def _decompress(path: str, read: Read, data: bytes, compression: str) -> Iterato
     """The content of all streams of a compressed file, one after the other; zero bytes between them are padding. Raises
     FormatError if the data is damaged, ends early, or is a bomb; the sound data before that is yielded first.
     """
-    import zstandard
-
+    zstd = _zstd() if compression == "zstd" else None
+    damage = (zlib.error, OSError, lzma.LZMAError, EOFError, MemoryError, *([zstd.ZstdError] if zstd else ()))
     decoder: Any = None
-    most = () if compression == "zstd" else (CHUNK,)
     n_read, n_written, has_more = len(data), 0, False
     while True:
         if not data and not has_more:
@@ -134,8 +134,8 @@ def _decompress(path: str, read: Read, data: bytes, compression: str) -> Iterato
                 continue
             decoder = _new_decoder(compression)
         try:
-            output = decoder.decompress(data, *most)
-        except (zlib.error, OSError, lzma.LZMAError, EOFError, zstandard.ZstdError, MemoryError) as error:
+            output = decoder.decompress(data, CHUNK)
+        except damage as error:
             raise FormatError(path, None, f"its {compression} data is damaged ({error}). Fetch it again") from error
         n_written += len(output)
         check_expansion(path, n_read, n_written, compression)
@@ -154,9 +154,12 @@ def _new_decoder(compression: str) -> Any:
         return bz2.BZ2Decompressor()
     if compression == "xz":
         return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=_MAX_DECODER_MEMORY)
-    from zstandard import ZstdDecompressor
+    return _zstd().ZstdDecompressor()  # windows of up to 128 MiB, as zstd itself without --long
 
-    return ZstdDecompressor().decompressobj()
+
+def _zstd() -> Any:
+    """The module of the standard library, and before Python 3.14 the package that has the same."""
+    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 
 def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None:

@@ -380,6 +380,7 @@ def demo(context: click.Context, store: str) -> None:
     """
     from ingest.load_base import load_sample
 
+    echo("Loading the sample base, unless it is there: each name is encoded by pearl-mini and stored.", err=True)
     found = load_sample("demo", store=store)
     echo(f"Collection 'demo' in {store}: {found.entities:,} entities with {found.names:,} names.")
     chosen = ["--collection", "demo"]

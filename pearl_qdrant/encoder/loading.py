@@ -28,7 +28,7 @@ from pearl_qdrant.encoder.checkpoint import (
     read_config,
 )
 from pearl_qdrant.encoder.plain_model import read_plain_model
-from pearl_qdrant.encoder.protocol import BoolArray, Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import FASTEMBED, BoolArray, Encoder, ModelInfo
 from pearl_qdrant.encoder.write_checkpoint import verify
 from pearl_qdrant.errors import DeviceError, ModelError, ModelNotFoundError
 from pearl_qdrant.installing import install_command
@@ -82,7 +82,7 @@ def load_encoder(
     value.
 
     Args:
-        model: A shipped name, a folder, or a hub id such as `owner/name[@revision]`.
+        model: A shipped name, a folder, a hub id such as `owner/name[@revision]`, or `fastembed:NAME`.
         device: "cpu", "cuda", "cuda:N", or "auto": a GPU if there is one and torch and weights for it are available.
         pooling: "mean" or "cls"; replaces the pooling of a plain encoder's folder. A PEARL checkpoint has its own.
         prefix: Text put before each name; replaces the model's own ("query: " for E5).
@@ -95,8 +95,24 @@ def load_encoder(
             gives it back.
     """
     options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
+    if model.startswith(FASTEMBED):
+        return _load_fastembed(model, options)
     found = find_model(model)
     return _load_pearl(found, options) if is_checkpoint(found.folder) else _load_plain(found, options)
+
+
+def _load_fastembed(model: str, options: _LoadOptions) -> Encoder:
+    """Load a model of fastembed."""
+    if options.device.startswith("cuda"):
+        raise DeviceError(options.device, f"Model '{model}' runs on the CPU alone. Use device cpu or auto.")
+    if options.runtime == "torch":
+        raise ModelError(f"Model '{model}' has no weights for torch. Use runtime auto or onnx.")
+    if importlib.util.find_spec("fastembed") is None:
+        raise ModelError(f"Model '{model}' needs fastembed, which is not installed: {install_command('fastembed')}")
+    from pearl_qdrant.encoder.runtime.fastembed_runtime import fastembed_encoder
+
+    name = model.removeprefix(FASTEMBED)
+    return fastembed_encoder(name, pooling=options.pooling, prefix=options.prefix, threads=options.threads)
 
 
 def _load_pearl(found: FoundModel, options: _LoadOptions) -> Encoder:
@@ -338,8 +354,8 @@ class ModelDescription:
 
 def describe_model(model: str) -> ModelDescription:
     """A model's facts, its files verified. Raises ModelNotFoundError, or CheckpointError if a file is damaged."""
-    folder = find_model(model).folder
-    config = verify(folder).config if is_checkpoint(folder) else None
+    folder = None if model.startswith(FASTEMBED) else find_model(model).folder
+    config = verify(folder).config if folder is not None and is_checkpoint(folder) else None
     info = load_encoder(model, device="cpu").info
     if config is None:
         return ModelDescription(info)

@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
 
+FASTEMBED = "fastembed:"
+"""Begins the name of a model that fastembed has: "fastembed:BAAI/bge-small-en-v1.5"."""
+
 FloatArray = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 

@@ -40,9 +40,15 @@ HALF = "\ufdd0"
 
 _NO_TEXT = re.compile(f"[{HALF}\ud800-\udfff]")
 
-Types = Annotated[list[str], Field(description="Only entities of one of these types; empty for all.")]
+Types = Annotated[
+    list[str],
+    Field(description="Only entities of one of these types of the base, such as city; empty for all, if unsure."),
+]
 Most = Annotated[int, Field(ge=1, le=100, description="Entities to return at most.")]
-Probability = Annotated[float, Field(ge=0, le=1)]
+Probability = Annotated[
+    float | None,
+    Field(ge=0, le=1, description="Least probability of a link; leave it out for the one fitted to the base."),
+]
 
 
 def check_arguments(arguments: Mapping[str, object]) -> None:
@@ -134,7 +140,11 @@ class LinkerTools:
             self._linker(collection)
 
     async def link(self, *, mentions: list[str], types: Types = [], collection: str | None = None) -> Links:  # noqa: B006
-        """Link names, as they are written in a text, to entities; each gets an entity with a probability, or NIL."""
+        """Give names their ids: for names that you have, such as the cells of a column. Give all names in one call, as
+        they are written. Each gets one entity with a probability, or none (NIL) with a reason: the base
+        lacks it (below_threshold, no_candidates), or several entities have that name (ambiguous: ask again with types).
+        For a sentence or longer text use annotate.
+        """
         size = sum(map(len, mentions))
         links = await self._run(
             collection, lambda linker: list(linker.link_batch(mentions, types=types, workers=1)), size=size
@@ -146,10 +156,12 @@ class LinkerTools:
         *,
         text: str,
         types: Types = [],  # noqa: B006
-        threshold: Probability | None = None,
+        threshold: Probability = None,
         collection: str | None = None,
     ) -> Links:
-        """Find the mentions of entities in a text, with their places and entities."""
+        """Find the entities that a text mentions, and where: for sentences, notes, articles, not for single names. What
+        is not in the base is not returned.
+        """
         found = await self._run(
             collection, lambda linker: linker.annotate(text, types=types, threshold=threshold), size=len(text)
         )
@@ -157,7 +169,9 @@ class LinkerTools:
         return Links(links=[_as_link(one.link).model_copy(update=p) for one, p in zip(found, places, strict=True)])
 
     async def entity(self, *, entity_id: str, collection: str | None = None) -> EntityRecord:
-        """Look up an entity by its id: all its names, types and description."""
+        """Look up one entity by its id, as another tool returned it: all its names, types and description. For a name
+        use search.
+        """
         found = await self._run(collection, lambda linker: linker.entity(entity_id))
         types = list(dict.fromkeys([*found.types, *found.kb_types]))
         return EntityRecord.model_validate({**_shared(EntityRecord, found), "types": types})
@@ -170,17 +184,21 @@ class LinkerTools:
         limit: Most = DEFAULT_LIMIT,
         collection: str | None = None,
     ) -> Entities:
-        """Search entities by a name, also misspelled or another alias; returns several, most probable first."""
+        """List the entities that one name may mean, also misspelled, most probable first: to compare several. The
+        first is no answer by itself: link says whether it is certain enough.
+        """
         link = await self._run(collection, lambda linker: linker.link(name, types=types, limit=limit))
         return Entities(entities=[_as_entity(one) for one in link.candidates])
 
     async def add(self, *, entities: list[EntityRecord], collection: str | None = None) -> Changed:
-        """Add entities with their names; one whose id exists is replaced."""
+        """Write entities with their names into the base, only where the user asks for it; one whose id exists is
+        replaced whole.
+        """
         new = read_entities([one.model_dump(exclude_none=True) for one in entities])
         return Changed(names=await self._run(collection, lambda linker: linker.add(new)))
 
     async def delete(self, *, entity_ids: list[str], collection: str | None = None) -> Changed:
-        """Delete entities with all their names."""
+        """Delete entities with all their names, only where the user asks for it. It cannot be undone."""
         return Changed(names=await self._run(collection, lambda linker: linker.delete(entity_ids)))
 
     def close(self) -> None:

@@ -39,6 +39,7 @@ def test_a_collection_that_is_there_is_shown_as_it_is(filled: Run, tmp_path: Pat
     outcome = filled("demo")
 
     assert outcome.status == 0, outcome.err
+    assert outcome.err.startswith("Loading the sample base, unless it is there")
     assert "7 entities with 16 names" in outcome.out
     assert "$ pearl-qdrant link NYTimes 'hepatitis Z' --limit 1 --collection demo\n" in outcome.out
     assert "NYTimes  ->  The New York Times  [nyt]" in outcome.out

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES
 
-from pearl_qdrant.encoder.fastembed_model import text_embedding
 from pearl_qdrant.encoder.loading import load_encoder, shipped_names
 from pearl_qdrant.encoder.protocol import Encoder, predict_types, type_marginals
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
@@ -144,17 +143,13 @@ def test_vectors_equal_those_of_sentence_transformers(folders: dict[str, Path], 
 
 
 def test_other_tools_give_the_same_vectors(folders: dict[str, Path], encoders: dict[str, Encoder]) -> None:
-    """A PEARL model works in sentence-transformers, and in fastembed, also if it is registered several times."""
+    """A PEARL model works in sentence-transformers; fastembed has tests of its own (`test_fastembed.py`)."""
     import sentence_transformers
 
     folder = str(folders["pearl"])
     model = sentence_transformers.SentenceTransformer(folder, device="cpu")
     reference = model.encode(NAMES, show_progress_bar=False)
     np.testing.assert_allclose(encoders["onnx"].encode(NAMES).vectors, reference, atol=1e-5)
-    assert text_embedding(folder).model_name == "pearl-qdrant/tiny"
-    names = [*NAMES, "heart attack " * 20]
-    vectors = np.array(list(text_embedding(folder, threads=1).embed(names)))
-    assert cosines(encoders["onnx"].encode(names).vectors, vectors).min() >= 0.9999
 
 
 @pytest.mark.parametrize("pooling, token_types", [("mean", True), ("cls", False)])
@@ -262,8 +257,6 @@ def test_what_cannot_be_loaded_is_refused(folders: dict[str, Path], tmp_path: Pa
         load_encoder(str(tmp_path))
     with pytest.raises(ModelError, match="trained with mean pooling"):
         load_encoder(str(folders["pearl"]), pooling="cls")
-    with pytest.raises(ModelError, match="not a PEARL checkpoint"):
-        text_embedding(str(folders["bert"]))
 
 
 def test_a_model_that_needs_more_steps_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:

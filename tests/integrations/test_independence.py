@@ -24,6 +24,7 @@ FRAMEWORK = {
     "pandas": "pandas",
     "polars": "polars",
     "duckdb": "duckdb",
+    "fastembed": "fastembed",
 }
 """The library of each connector."""
 

@@ -68,6 +68,39 @@ async def test_answers_are_typed(connect: Any) -> None:
         assert [one["entity_id"] for one in states.structured_content["entities"]] == ["nys"]
 
 
+CALLS = json.loads(Path(__file__).with_name("mcp_calls.json").read_text("utf-8"))
+"""What a language model called that was shown the tools, each with what it was asked and what must come back."""
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[call["asked"] for call in CALLS])
+async def test_calls_of_an_assistant_get_their_answers(connect: Any, call: dict[str, Any]) -> None:
+    """The tool that an assistant chooses for a question, by the descriptions, answers it."""
+    async with connect() as client:
+        answer = (await client.call_tool(call["tool"], call["arguments"])).structured_content
+
+        if "ids" in call:
+            assert [one["entity_id"] for one in answer["links"]] == call["ids"]
+        assert {*call.get("has", ())} <= {one["entity_id"] for one in answer.get("entities", ())}
+        assert answer.get("aliases", []) == call.get("aliases", [])
+
+
+async def test_each_tool_says_when_to_use_it(connect: Any) -> None:
+    """A description says for what a tool is, and each reading one names what to use in other cases; every argument
+    that may be left out is described.
+    """
+    async with connect(writable=True) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+
+        assert "use annotate" in tools["link"].description
+        assert "not for single names" in tools["annotate"].description
+        assert "search" in tools["entity"].description
+        assert "link says" in tools["search"].description
+        assert all("only where the user asks" in tools[name].description for name in ("add", "delete"))
+        for tool in tools.values():
+            optional = tool.input_schema["properties"].keys() - set(tool.input_schema.get("required", ()))
+            assert all("description" in tool.input_schema["properties"][one] for one in optional), tool.name
+
+
 @pytest.mark.parametrize(
     "tool, arguments, reason",
     [

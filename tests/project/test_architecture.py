@@ -92,7 +92,7 @@ DISTRIBUTION = {
 """Distributions whose module has another name, apart from - and _."""
 
 
-INTEGRATED = ("langchain", "llama-index", "haystack", "spacy", "mcp", "pandas", "polars", "duckdb")
+INTEGRATED = ("langchain", "llama-index", "haystack", "spacy", "mcp", "pandas", "polars", "duckdb", "fastembed")
 """Extras of `pearl_qdrant/integrations`, one a framework."""
 
 
@@ -112,7 +112,8 @@ def test_every_library_that_is_imported_is_declared() -> None:
     with_torch = base | distributions(extras["torch"])
     libraries_of = {
         "training": with_torch | distributions(extras["train"]),
-        "ingest": with_torch | distributions([*extras["arrow"], *extras["ray"]]),
+        "ingest": with_torch | distributions([*extras["arrow"], *extras["ray"], *extras["rdf"]]),
+        "encoder": with_torch | distributions(extras["fastembed"]),
         "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
         "service": base | distributions(extras["serve"]),
         "crosswalk": base | distributions(extras["crosswalk"]),

@@ -24,6 +24,7 @@ import pytest
 import yaml
 from source_tree import ROOT, project
 
+import pearl_qdrant
 from pearl_qdrant.errors import SettingsError
 from pearl_qdrant.service.observing import Metrics
 from pearl_qdrant.settings import TESTED_SERVER, ServerAccess
@@ -493,10 +494,28 @@ def test_the_steps_of_the_image_make_a_service(
     assert "pearl-qdrant" in answer.text
     assert list(built.glob("venv/lib/python3*/site-packages/pearl_qdrant/encoder/models/*/onnx/model.onnx"))
     declared = project()["project"]
-    assert of(build, "ARG") == ["EXTRAS=serve"]
+    assert of(build, "ARG") == ["EXTRAS=serve,rdf"]
     needed = [*declared["dependencies"], *declared["optional-dependencies"]["serve"]]
     assert not [one for one in needed if one.startswith("torch")]
     stop = getattr(signal, of(last, "STOPSIGNAL")[0])
     process.send_signal(stop)
     assert process.wait(timeout=300) in (0, -stop)  # uvicorn ends by the signal itself, once all is answered
     assert subprocess.run(check, env=variables, capture_output=True, check=False).returncode != 0
+
+
+def test_kubernetes_runs_the_service_as_compose_does() -> None:
+    """The page for Qdrant's chart has the server's version, the environment and the paths that compose has."""
+    page = (ROOT / "contrib" / "kubernetes.md").read_text("utf-8")
+    values, objects = re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    deployment, service = yaml.safe_load_all(objects)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    named = {one["name"] for one in container["env"]}
+
+    assert QDRANT["image"].endswith(":" + yaml.safe_load(values)["image"]["tag"])
+    assert named == SERVICES["service"]["environment"].keys()
+    assert container["image"].endswith(f":{pearl_qdrant.__version__}")
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/keys", "/cache", "/tmp"}
+    assert service["spec"]["ports"] == [{"port": 8765}]
+    for probe, path in (("readinessProbe", "/health/ready"), ("livenessProbe", "/health/live")):
+        assert container[probe]["httpGet"]["path"] == path
+        assert f"`{path}`" in (ROOT / "docs" / "service.md").read_text("utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -335,3 +336,15 @@ def test_wikidata_is_read_as_from_json(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="'require_sitelink' is for wikidata"):
         read(text, kind="rdf", require_sitelink=True)
     assert ReadOptions().label_properties == ()
+
+
+def test_without_its_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A base in RDF is recognised without the extra, and the error says what to install."""
+    path = tmp_path / "base.ttl"
+    path.write_text("@prefix a: <http://a/> .\na:b a:c a:d .\n", encoding="utf-8")
+    for name in ("ingest.readers.rdf", "ingest.readers.rdf_entities"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "pyoxigraph", None)
+
+    with pytest.raises(FormatError, match=r"needs pyoxigraph, which is not installed.*\[rdf\]"):
+        open_reader([path])
