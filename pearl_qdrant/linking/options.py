@@ -17,6 +17,7 @@ from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from pearl_qdrant.linking.asking import Asking, LinkJudge
     from pearl_qdrant.linking.mention_detection.assertions import Triggers
 
 TypeMode = Literal["hard", "soft", "off"]
@@ -46,6 +47,8 @@ class LinkOptions:
         nil_bias: Added to the logit of NIL: below 0 more is linked. `EntityLinker.adapt` estimates it for a list.
         languages: Find only names in these languages, such as de, which includes de-at, and names without a stated
             language. In Python one string is one language. Ids and learned names are found in any case.
+        judge: A function that decides mentions of which linking is unsure, or an `Asking` with its settings; see
+            `linking.asking`.
 
     Raises:
         ValueError: If a value is out of range.
@@ -59,6 +62,7 @@ class LinkOptions:
     context: str | None = None
     nil_bias: float = 0.0
     languages: Sequence[str] = ()
+    judge: Asking | LinkJudge | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_tuple(self.types))
@@ -92,6 +96,7 @@ class LinkKeywords(TypedDict, total=False):
     context: str | None
     nil_bias: float
     languages: Sequence[str]
+    judge: Asking | LinkJudge | None
 
 
 @dataclass(frozen=True, slots=True)

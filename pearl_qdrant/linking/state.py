@@ -322,10 +322,11 @@ class LinkerState:
         else:
             slope = self.calibration.slope
             scored = self.stream.score_for_links(iter(mentions), link_query, self.check, slope=slope)
-        calibration, threshold = self.calibration.with_bias(options.nil_bias), self._threshold(options)
+        calibration, threshold = self.calibration.with_bias(options.nil_bias), self.threshold_of(options)
         return (self._warned(self.learned.decide(one, calibration, options, threshold)) for one in scored)
 
-    def _threshold(self, options: LinkOptions) -> float:
+    def threshold_of(self, options: LinkOptions) -> float:
+        """The least probability of a link."""
         return self.calibration.threshold if options.threshold is None else options.threshold
 
     def _warned(self, link: Link) -> Link:
@@ -333,7 +334,7 @@ class LinkerState:
 
     def decide_in_document(self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions) -> Link:
         """The link of a mention that its document scored."""
-        threshold = self._threshold(options)
+        threshold = self.threshold_of(options)
         return self._warned(self.learned.decide_in_document(scored, learned, self.calibration, options, threshold))
 
     def passages(self, text: str) -> Passages:
