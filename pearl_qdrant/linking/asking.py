@@ -29,8 +29,8 @@ NIL: Final = Nil.NIL
 """The answer of a judge that no entity of the base is meant."""
 
 DEFAULT_BETWEEN = (0.2, 0.9)
-"""Probabilities of the first candidate from and below which a judge is asked: below, 19 of 20 first candidates are
-wrong; above, 19 of 20 are right."""
+"""Probabilities of the first candidate from and below which a judge is asked. Of the 10,665 mentions of 25 real
+sets 28 % are between; below 7 % of the first candidates are right, above 98 %."""
 DEFAULT_CERTAINTY = 0.9
 DEFAULT_BUDGET = 1000  # questions
 BATCH = 32  # questions that a judge gets at once, at most
@@ -59,8 +59,8 @@ class LinkQuestion:
 
 
 LinkVerdict = str | float | Literal[Nil.NIL] | None
-"""The id of a candidate (``kb:id`` where candidates of several bases have the id); `NIL`; the probability that the first
-candidate is right; or None: the link stays as it is."""
+"""The id of a candidate (``kb:id`` where candidates of several bases have the id); `NIL`; the probability that the
+first candidate is right; or None: the link stays as it is."""
 
 LinkJudge = Callable[[Sequence[LinkQuestion]], Sequence[LinkVerdict]]
 """Decides questions, in their order; gets at most `BATCH` at once, and is called by one thread at a time."""
@@ -74,7 +74,7 @@ class Asking:
         judge: The function.
         between: It is asked where the first candidate has at least the first probability and less than the second, or
             where nothing separates entities of one name.
-        certainty: Probability of an id or NIL that it names, in (0, 1). Where the threshold is higher, it links nothing.
+        certainty: Probability of an id or NIL that it names, in (0, 1). If the threshold is higher, it links nothing.
         budget: Questions that it gets, at most; what is unsure beyond them stays as it is.
         unsure: Mentions that were between the two probabilities so far.
         asked: Questions that the judge got; equal ones of a mention, context and candidates count once.

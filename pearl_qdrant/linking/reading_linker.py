@@ -322,7 +322,10 @@ class ReadingLinker:
         from pearl_qdrant.linking.adaptation import adapt
 
         check_are_many(mentions)
-        return adapt(self, mentions, (options or LinkOptions()).updated(**keywords))
+        chosen = (options or LinkOptions()).updated(**keywords)
+        self._follow()
+        with self._lifetime.in_use():
+            return adapt(self.state, mentions, chosen)
 
     def annotate(
         self,

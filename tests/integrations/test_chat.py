@@ -99,7 +99,7 @@ def test_a_model_behind_an_endpoint_decides(linker: EntityLinker) -> None:
 
 
 def test_an_endpoint_that_is_busy_is_asked_again(linker: EntityLinker) -> None:
-    """States that can pass are tried again, a few times; a refusal is not, and the error says what the endpoint said."""
+    """States that can pass are tried again, a few times; a refusal is not, and the error has what was said."""
     states = iter([429, 503])
 
     def busy_at_first(body: dict[str, Any]) -> tuple[int, object]:
@@ -138,7 +138,7 @@ def test_a_question_reads_as_a_person_would_ask_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "verdict"),
+    "written, verdict",
     [
         ("2", "towns:nyp"),
         (" **1.** ", "towns:nyc"),

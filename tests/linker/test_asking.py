@@ -141,7 +141,7 @@ def test_a_document_is_the_context(linker: EntityLinker) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "message"),
+    "answers, message",
     [
         ([], "1 questions, the first of them about 'post of York', returned 0 answers"),
         (["nyx"], r"returned 'nyx' for 'post of York': an answer is the id of a candidate \(.*nyc.*\), NIL"),
