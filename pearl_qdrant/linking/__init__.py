@@ -12,20 +12,10 @@ from typing import TYPE_CHECKING
 from pearl_qdrant._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.asking import NIL, Asking, LinkJudge, LinkQuestion
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
     from pearl_qdrant.linking.state import Overrides
 
-__all__ = [
-    "NIL",
-    "AnnotateOptions",
-    "Asking",
-    "EntityLinker",
-    "LinkJudge",
-    "LinkOptions",
-    "LinkQuestion",
-    "Overrides",
-]
+__all__ = ["AnnotateOptions", "EntityLinker", "LinkOptions", "Overrides"]
 
 __getattr__, __dir__ = lazy_exports(__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, cast, get_args
 
 from pearl_qdrant.records import Assertion
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from pearl_qdrant.linking.asking import Asking, LinkJudge
-    from pearl_qdrant.linking.mention_detection.assertions import Triggers
 
 TypeMode = Literal["hard", "soft", "off"]
 OnTie = Literal["canonical", "null", "first"]
@@ -99,6 +98,14 @@ class LinkKeywords(TypedDict, total=False):
     judge: Asking | LinkJudge | None
 
 
+class TriggerTable(Protocol):
+    """Words that say what a text says of a mention: `mention_detection.assertions.Triggers`."""
+
+    def assertions(self, text: str, places: Sequence[tuple[int, int]]) -> list[tuple[Assertion, str | None]]:
+        """For each of n mentions at (start, end), in characters, an assertion and the trigger as it is written."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class AnnotateOptions:
     """How the mentions of a passage are found and linked.
@@ -136,7 +143,7 @@ class AnnotateOptions:
     document: bool = False
     common_words: CommonWords = "capitalised"
     assertions: Sequence[Assertion] = ()
-    triggers: Triggers | None = None
+    triggers: TriggerTable | None = None
     label_types: Mapping[str, str | Sequence[str]] = field(default_factory=dict, hash=False)
     markup: Markup | None = None
     offsets: OffsetUnit = "characters"
@@ -184,7 +191,7 @@ class AnnotateKeywords(TypedDict, total=False):
     document: bool
     common_words: CommonWords
     assertions: Sequence[Assertion]
-    triggers: Triggers | None
+    triggers: TriggerTable | None
     label_types: Mapping[str, str | Sequence[str]]
     markup: Markup | None
     offsets: OffsetUnit

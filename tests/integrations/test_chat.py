@@ -14,7 +14,7 @@ import pytest
 from pearl_qdrant import Candidate, EntityLinker
 from pearl_qdrant.errors import JudgeError
 from pearl_qdrant.integrations.chat import ChatJudge, ChatOptions, question_text, read_verdict
-from pearl_qdrant.linking import NIL, Asking, LinkQuestion
+from pearl_qdrant.linking.asking import NIL, Asking, LinkQuestion
 
 Answer = Callable[[dict[str, Any]], tuple[int, object]]
 CANDIDATES = (

@@ -9,8 +9,7 @@ import pytest
 
 from pearl_qdrant import EntityLinker, LinkOptions, NilReason
 from pearl_qdrant.errors import JudgeError
-from pearl_qdrant.linking import NIL, Asking, LinkQuestion
-from pearl_qdrant.linking.asking import BATCH, LinkVerdict, asking_of
+from pearl_qdrant.linking.asking import BATCH, NIL, Asking, LinkQuestion, LinkVerdict, asking_of
 
 ALL = (0.0, 1.0)  # ask about everything
 UNSURE = "post of York"
