@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -101,16 +102,16 @@ def test_the_command_line_trains_and_resumes(encoder: Path, wordnet: Path, tmp_p
 def test_an_interrupted_training_goes_on(
     encoder: Path, wordnet: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After Ctrl-C in the third step the same command does that step alone, and the judge is that of one run."""
+    """After Ctrl-C in the second step the same command does the third alone, and the judge is that of one run."""
     examples = tmp_path / "examples.jsonl"
     write_examples(examples, EXAMPLES)
     done: list[int] = []
-    backward, stops_at = JudgeObjective.backward, [3]
+    backward, stops_at = JudgeObjective.backward, [2]
 
     def counted(self: JudgeObjective, step: int, batch: JudgeBatch) -> dict[str, torch.Tensor | float]:
         done.append(step)
         if step in stops_at:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return backward(self, step, batch)
 
     monkeypatch.setattr(JudgeObjective, "backward", counted)
@@ -121,7 +122,7 @@ def test_an_interrupted_training_goes_on(
         assert run(*words, str(tmp_path / name), "--wordnet", str(wordnet), "--pairs", "192").status == 0
 
     assert interrupted.status == 130
-    assert done == [1, 2, 3, 3, 1, 2, 3]
+    assert done == [1, 2, 3, 1, 2, 3]
     assert (tmp_path / "a" / "judge.safetensors").read_bytes() == (tmp_path / "b" / "judge.safetensors").read_bytes()
 
 
