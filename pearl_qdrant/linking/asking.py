@@ -194,8 +194,8 @@ def _checked(answer: object, question: LinkQuestion) -> LinkVerdict:
     if answer is None or answer is NIL:
         return answer
     if isinstance(answer, Real) and not isinstance(answer, bool):
-        if 0 <= answer <= 1:
-            return float(answer)
+        if 0 <= (probability := float(answer)) <= 1:
+            return probability
         raise JudgeError(f"The judge returned {answer!r} for {question.mention!r:.80}: a probability is in [0, 1].")
     whole = [_id(one) for one in question.candidates]
     by_id = [_id(one) for one in question.candidates if one.entity_id == answer]
