@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from training.finetune.request import FitRequest, FitResult
     from training.hard_negatives import mine_negatives
     from training.head import train_head
+    from training.judge.request import JudgeRequest, JudgeResult
+    from training.judge.train_judge import train_judge
     from training.love import pretrain_character_encoder
     from training.networks.checkpoints import average_checkpoint
     from training.ngrams.find_ngrams import NgramReport, find_ngrams
@@ -79,14 +81,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Annotation", "Candidate", "CharacterWidths", "CollectionNotFoundError", "CorpusOptions", "CorpusReport",
     "DeviceError", "Entity", "EntityLinker", "EntityNotFoundError", "EvaluationOptions", "FitRequest", "FitResult",
-    "HeadOptions", "InputError", "Link", "LinkOptions", "LoadEvents", "LoadResult", "LoveConfig", "MiningConfig",
-    "ModelError", "ModelMismatchError", "NgramOptions", "NgramReport", "NilReason", "ParaphraseOptions",
-    "PearlQdrantError", "ReadOptions", "RefreshEvents", "RefreshRequest", "RefreshResult", "ScanResult",
-    "SettingsError", "StoreError", "StoreLockedError", "StoreUnavailableError", "SynonymOptions", "TableColumns",
-    "TrainingEvents", "UlrRequest", "UlrResult", "UnknownTypeError", "WrittenFile", "__version__", "average_checkpoint",
-    "evaluate_model", "export_checkpoint", "find_ngrams", "find_synonyms", "fit_model", "list_tasks", "load_base",
-    "make_corpus", "make_entity", "mine_negatives", "paraphrase_corpus", "pretrain_character_encoder", "read_entities",
-    "rebuild_for_torch", "refresh_model", "report_as_text", "scan_base", "train_head", "train_ulr",
+    "HeadOptions", "InputError", "JudgeRequest", "JudgeResult", "Link", "LinkOptions", "LoadEvents", "LoadResult",
+    "LoveConfig", "MiningConfig", "ModelError", "ModelMismatchError", "NgramOptions", "NgramReport", "NilReason",
+    "ParaphraseOptions", "PearlQdrantError", "ReadOptions", "RefreshEvents", "RefreshRequest", "RefreshResult",
+    "ScanResult", "SettingsError", "StoreError", "StoreLockedError", "StoreUnavailableError", "SynonymOptions",
+    "TableColumns", "TrainingEvents", "UlrRequest", "UlrResult", "UnknownTypeError", "WrittenFile", "__version__",
+    "average_checkpoint", "evaluate_model", "export_checkpoint", "find_ngrams", "find_synonyms", "fit_model",
+    "list_tasks", "load_base", "make_corpus", "make_entity", "mine_negatives", "paraphrase_corpus",
+    "pretrain_character_encoder", "read_entities", "rebuild_for_torch", "refresh_model", "report_as_text", "scan_base",
+    "train_head", "train_judge", "train_ulr",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_exports(__name__)

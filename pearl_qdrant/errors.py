@@ -36,6 +36,7 @@
     ├── LearningError            names cannot be learned: unknown ids, learned already, no such batch
     ├── EntityNotFoundError
     ├── InvalidEntityError       a new entity is not valid; also a TypeError and a ValueError
+    ├── JudgeError               a judge of the caller's raised an error, or its answer is none
     ├── LinkerClosedError        a linker was used after it was closed
     └── WorkerError              a worker process that links mentions ended, or could not start
 
@@ -355,6 +356,10 @@ class EntityNotFoundError(PearlQdrantError):
 
 class InvalidEntityError(PearlQdrantError, TypeError, ValueError):
     """A new entity is not an `Entity`, or has no id or name."""
+
+
+class JudgeError(PearlQdrantError):
+    """A judge of the caller's raised an error, or what it returned is no answer."""
 
 
 class LinkerClosedError(PearlQdrantError):

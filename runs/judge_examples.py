@@ -2,7 +2,7 @@ r"""What the judge of two names learns from: entities of free sources with near 
 
     python runs/judge_examples.py --data FOLDER --wordnet FOLDER --work FOLDER --dictionaries FOLDER --out FILE
 
-Then, in Python: `train_judge(JudgeRequest(examples=FILE, out=JUDGE, wordnet=FOLDER))` of `training.judge.train_judge`.
+Then: pearl-qdrant train judge MODEL FILE JUDGE --wordnet FOLDER
 
     general     kb/general.tsv with alias_pairs/, and context/base_aida.tsv
     bio         kb/biomedical/, a pool for each ontology; exact synonyms where scopes are known

@@ -64,7 +64,7 @@ def stages(
         commands["corpus"] = ["train", "corpus", *texts, "--out", str(folder)]
         if vectors is not None:
             commands["synonyms"] = ["train", "synonyms", str(folder), "--vectors", str(vectors)]
-            commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT, "--device", "cuda"]
+            commands["paraphrase"] = ["train", "paraphrase", str(folder), "--model", PARROT]
     negatives = folder / "hard_negative.txt"
     if not negatives.exists():
         mining = ["--model", base]

@@ -23,6 +23,7 @@ from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.progress import counting_bar
 from training.finetune.request import FitRequest
+from training.judge.request import JudgeRequest
 from training.options import (
     AVERAGE_RATIO,
     DEFAULT_PARAPHRASER,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from training.ngrams.find_ngrams import NgramReport
 
 
-COMMANDS = "corpus ngrams paraphrase synonyms negatives love fit ulr refresh average head export".split()
+COMMANDS = "corpus ngrams paraphrase synonyms negatives love fit ulr refresh average head export judge".split()
 """Of `pearl-qdrant train`."""
 
 
@@ -139,20 +140,21 @@ def _ngram_text(report: NgramReport, out: Path) -> list[str]:
 @click.argument("corpus", type=PATH, metavar="CORPUS")
 @click.option("--model", default=DEFAULT_PARAPHRASER, show_default=True,
               help="Sequence-to-sequence model: a folder, or a hub id as OWNER/NAME[@REVISION].")  # fmt: skip
-@click.option("--device", default="cpu", show_default=True, help="Where the model runs.")
-def paraphrase(corpus: Path, **others: Any) -> None:
+def paraphrase(corpus: Path, model: str) -> None:
     """Paraphrase the phrases of a corpus with a model, once; `train fit` draws from the file.
 
     CORPUS is a folder with freq_phrase.txt. The same command resumes a run that was interrupted.
 
     \b
     pearl-qdrant train paraphrase corpus
-    pearl-qdrant train paraphrase corpus --model my-t5/ --device cuda
+    pearl-qdrant train paraphrase corpus --model my-t5/
     """
     with counting_bar("paraphrasing", " phrases") as bar, training_stage():
         from pearl_qdrant import paraphrase_corpus
+        from training.networks.checkpoints import find_device
 
-        written = paraphrase_corpus(corpus, on_phrases=bar.update, **others)
+        device = str(find_device(shared.device_of_environment()))
+        written = paraphrase_corpus(corpus, model=model, device=device, on_phrases=bar.update)
     echo(f"{written.path}: {written.rows:,} phrases written")
 
 
@@ -251,7 +253,7 @@ def fit(**options: Any) -> None:
 @click.command()
 @click.argument("base", metavar="BASE")
 @click.argument("out", type=FOLDER)
-@options_of(UlrRequest, "texts ngrams steps restart device", texts="--text")
+@options_of(UlrRequest, "texts ngrams steps restart", texts="--text")
 @shared.json_option
 def ulr(as_json: bool, **options: Any) -> None:
     """Train encoder BASE so that the vectors of an n-gram and of the rest add up to the sequence's (ULR).
@@ -267,7 +269,7 @@ def ulr(as_json: bool, **options: Any) -> None:
     with training_stage() as output:
         from pearl_qdrant import train_ulr
 
-        result = train_ulr(UlrRequest(**options), events=output)
+        result = train_ulr(UlrRequest(**options, device=shared.device_of_environment()), events=output)
     if as_json:
         echo_json({**asdict(result), "encoder": str(result.encoder)})
         return
@@ -285,7 +287,7 @@ class _Output(RefreshEvents):
 @click.command()
 @click.argument("base", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
-@options_of(RefreshRequest, "model minutes ratio restart device")
+@options_of(RefreshRequest, "model minutes ratio restart")
 @shared.json_option
 def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     """Fine-tune an encoder on the names of BASE, and say whether it helped.
@@ -295,12 +297,13 @@ def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
 
     \b
     pearl-qdrant train refresh umls.tsv --out model/
-    pearl-qdrant train refresh umls.tsv --out model/ --minutes 120 --device cuda
+    pearl-qdrant train refresh umls.tsv --out model/ --minutes 120
     """
     with training_stage():
         from pearl_qdrant import refresh_model
 
-        result = refresh_model(RefreshRequest(base=base, **options), events=_Output())
+        request = RefreshRequest(base=base, **options, device=shared.device_of_environment())
+        result = refresh_model(request, events=_Output())
     if as_json:
         echo_json({**asdict(result), "model": str(result.model)})
         return
@@ -398,3 +401,27 @@ def export(model: Path, out: Path, name: str | None, as_json: bool) -> None:
 
         parity = export_checkpoint(model, out, name=name)
     echo_result({"model": str(out), "precision": "int8", **asdict(parity)}, str(parity), as_json=as_json)
+
+
+@click.command()
+@click.argument("base_model", metavar="MODEL")
+@click.argument("examples", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("out", type=FOLDER)
+@options_of(JudgeRequest, "wordnet pairs restart")
+def judge(**options: Any) -> None:
+    """Train a judge of two names over the exported encoder MODEL: a network that reads both and says if they name one
+    thing.
+
+    EXAMPLES is JSON Lines: entities with their names and near names of others, and mentions with right and wrong
+    candidates. OUT gets judge.onnx. The same command resumes a run that was interrupted. State and log.csv are written
+    to OUT/training.
+
+    \b
+    pearl-qdrant train judge pearl-mini examples.jsonl judge/ --wordnet /usr/share/wordnet
+    """
+    with training_stage():
+        from pearl_qdrant import train_judge
+
+        result = train_judge(JudgeRequest(**options, device=shared.device_of_environment()))
+    learnt = f"{result.groups:,} entities and {result.given:,} given mentions"
+    echo(f"{result.judge}: {result.steps:,} steps on {learnt}; log in {result.judge / 'training'}", err=True)

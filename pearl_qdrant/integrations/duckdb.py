@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pearl_qdrant.integrations.metadata import DEFAULT_FIELDS, ColumnLinker, Field, check_fields
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.options import LinkOptions
 
 
 def register(
@@ -34,7 +35,7 @@ def register(
     default. Raises ValueError if a field is unknown; duckdb.Error if the connection has a function of that name.
     """
     check_fields(fields)
-    values = ColumnLinker(linker, types, threshold)
+    values = ColumnLinker(linker, LinkOptions(types, threshold=threshold))
     struct = pa.struct([(one, pa.float64() if one == "probability" else pa.string()) for one in fields])
 
     def link(column: pa.ChunkedArray) -> pa.Array:

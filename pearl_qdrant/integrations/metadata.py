@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from pearl_qdrant.cells import is_null, text_of
 from pearl_qdrant.errors import OptionError
+from pearl_qdrant.linking.asking import asking_of
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
@@ -89,17 +90,19 @@ class ColumnLinker:
     """Links values of a column, each distinct one once; `known` has the links so far."""
 
     linker: EntityLinker
-    types: Sequence[str] = ()
-    threshold: float | None = None
-    nil_bias: float = 0.0
+    options: LinkOptions
     known: dict[str, Link] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.options.judge is not None:
+            self.options = self.options.updated(judge=asking_of(self.options.judge))  # one for all batches
 
     def adapt(self, values: Iterable[object]) -> None:
         """Estimate from the values how much of the column is in the base. Raises CalibrationError if there are fewer
         than 200 distinct ones.
         """
         texts = [text for value in values if (text := as_text(value)) is not None]
-        self.nil_bias = self.linker.adapt(texts, types=self.types, threshold=self.threshold).nil_bias
+        self.options = self.options.updated(nil_bias=self.linker.adapt(texts, self.options).nil_bias)
 
     def links(self, values: Iterable[object]) -> list[Link | None]:
         """The links of values, in order; None for null and blank ones. Numbers and dates are linked as their text."""
@@ -109,8 +112,7 @@ class ColumnLinker:
             self.known.clear()
             missing = [text for text in dict.fromkeys(texts) if text is not None]
         if missing:
-            options = LinkOptions(self.types, threshold=self.threshold, nil_bias=self.nil_bias)
-            found = self.linker.link_batch(missing, options)
+            found = self.linker.link_batch(missing, self.options)
             self.known.update(zip(missing, found, strict=True))
         return [None if text is None else self.known[text] for text in texts]
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.options import LinkKeywords, LinkOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,25 +29,24 @@ def link_column(
     *,
     linker: EntityLinker,
     fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
-    types: Sequence[str] = (),
-    threshold: float | None = None,
     prefix: str | None = None,
     adapt: bool = False,
+    **keywords: Unpack[LinkKeywords],
 ) -> pd.DataFrame:
     """A copy of a table with the entities of a column beside it; each distinct value is linked once.
 
     Args:
         fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
-        threshold: Least probability of a link; default is the linker's own.
         prefix: Put before the names of the new columns; default is the column's name and `_`.
         adapt: Whether to decide by how much of the column is in the base, which needs 200 distinct values.
+        keywords: Fields of `LinkOptions`, such as types, threshold and judge.
 
     Raises OptionError if the column is missing or there twice, or a new one is there already; CalibrationError if the
     column is to be adapted to and has too few values.
     """
     label = metadata.find_column(column, frame.columns)
     names = metadata.new_names(column, fields, frame.columns, prefix)
-    values, cells = metadata.ColumnLinker(linker, types, threshold), frame[label].tolist()
+    values, cells = metadata.ColumnLinker(linker, LinkOptions(**keywords)), frame[label].tolist()
     if adapt:
         values.adapt(cells)
     found = values.columns(cells, fields)

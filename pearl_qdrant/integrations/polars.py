@@ -15,6 +15,7 @@ import polars as pl
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
+from pearl_qdrant.linking.options import LinkKeywords, LinkOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -30,10 +31,9 @@ def link_column(
     *,
     linker: EntityLinker,
     fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
-    types: Sequence[str] = (),
-    threshold: float | None = None,
     prefix: str | None = None,
     adapt: bool = False,
+    **keywords: Unpack[LinkKeywords],
 ) -> Frame:
     """A table with the entities of a column beside it; arguments as of `pandas.link_column`. A lazy table stays lazy:
     its batches are linked as they are read, by the streaming engine, too, and the linker must be open then.
@@ -47,7 +47,7 @@ def link_column(
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
-    values = metadata.ColumnLinker(linker, types, threshold)
+    values = metadata.ColumnLinker(linker, LinkOptions(**keywords))
     if adapt:
         if isinstance(frame, pl.LazyFrame):
             raise OptionError("adapt", "A lazy table is linked as it is read: collect it before adapting to a column.")

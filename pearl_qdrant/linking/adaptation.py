@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha1
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,10 +31,8 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, FloatArray, ScoredMention
+from pearl_qdrant.linking.state import LinkerState
 from pearl_qdrant.store.schema import NamePoint
-
-if TYPE_CHECKING:
-    from pearl_qdrant.linking.reading_linker import ReadingLinker
 
 FEWEST = 200  # distinct mentions that an adaptation needs
 FEWEST_UNDECIDED = 100  # of them, such that no rule decides; with fewer there is nothing to adapt
@@ -80,7 +78,7 @@ class Adaptation:
         )
 
 
-def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions) -> Adaptation:
+def adapt(state: LinkerState, mentions: Iterable[str], options: LinkOptions) -> Adaptation:
     """Estimate how much of a list of mentions is in the base; `EntityLinker.adapt` calls this. The result does not
     depend on the order of the mentions, nor on how often one is there. Raises CalibrationError if there are fewer than
     `FEWEST` distinct ones.
@@ -95,7 +93,7 @@ def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions) 
             f"--pairs).",
             option="adapt",
         )
-    points = [p for collection in linker.collections for p in islice(collection.scroll(), READ) if p.is_canonical]
+    points = [p for collection in state.collections for p in islice(collection.scroll(), READ) if p.is_canonical]
     names = sorted(points, key=lambda point: _order(point.name + point.entity_id))[:OWN_NAMES]
     keys = [fold_name(point.name) for point in names]
 
@@ -103,9 +101,9 @@ def adapt(linker: ReadingLinker, mentions: Iterable[str], options: LinkOptions) 
         own = names[number]
         return (point.kb, point.entity_id) == (own.kb, own.entity_id) or fold_name(point.name) == keys[number]
 
-    base = linker.calibration
-    scored = list(linker.score_batch(texts, options))
-    absent = _Scores.of(linker.score_batch([point.name for point in names], options, exclude=is_own), base)
+    base = state.calibration
+    scored = list(state.score_batch(texts, options))
+    absent = _Scores.of(state.score_batch([point.name for point in names], options, exclude=is_own), base)
     found = _Scores.of(scored, base)
     decided = [one for one in scored if one.certainty < 1 and one.found]
     nil_bias, expected = 0.0, float(found.probabilities(0.0).sum())

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.mentions import clean_mention, find_by_id, looks_like_id, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import (
@@ -46,9 +47,6 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.pieces import pause, pausing
 from pearl_qdrant.settings import DEFAULT_LIMIT
 from pearl_qdrant.store.schema import NamePoint
-
-if TYPE_CHECKING:
-    from pearl_qdrant.linking.state import CollectionStatistics
 
 BATCH = 1024  # mentions encoded together; fewer where they are long
 REMOTE_BATCH = 512  # the same for collections on a server, where encoding and searching overlap

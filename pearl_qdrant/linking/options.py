@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, cast, get_args
 
 from pearl_qdrant.records import Assertion
 from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
@@ -17,7 +17,7 @@ from pearl_qdrant.settings import DEFAULT_LIMIT, DEFAULT_PASSAGE_THRESHOLD
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from pearl_qdrant.linking.mention_detection.assertions import Triggers
+    from pearl_qdrant.linking.asking import Asking, LinkJudge
 
 TypeMode = Literal["hard", "soft", "off"]
 OnTie = Literal["canonical", "null", "first"]
@@ -46,6 +46,8 @@ class LinkOptions:
         nil_bias: Added to the logit of NIL: below 0 more is linked. `EntityLinker.adapt` estimates it for a list.
         languages: Find only names in these languages, such as de, which includes de-at, and names without a stated
             language. In Python one string is one language. Ids and learned names are found in any case.
+        judge: A function that decides mentions of which linking is unsure, or an `Asking` with its settings; see
+            `linking.asking`.
 
     Raises:
         ValueError: If a value is out of range.
@@ -59,6 +61,7 @@ class LinkOptions:
     context: str | None = None
     nil_bias: float = 0.0
     languages: Sequence[str] = ()
+    judge: Asking | LinkJudge | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", _as_tuple(self.types))
@@ -92,6 +95,15 @@ class LinkKeywords(TypedDict, total=False):
     context: str | None
     nil_bias: float
     languages: Sequence[str]
+    judge: Asking | LinkJudge | None
+
+
+class TriggerTable(Protocol):
+    """Words that say what a text says of a mention: `mention_detection.assertions.Triggers`."""
+
+    def assertions(self, text: str, places: Sequence[tuple[int, int]]) -> list[tuple[Assertion, str | None]]:
+        """For each of n mentions at (start, end), in characters, an assertion and the trigger as it is written."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,7 @@ class AnnotateOptions:
     document: bool = False
     common_words: CommonWords = "capitalised"
     assertions: Sequence[Assertion] = ()
-    triggers: Triggers | None = None
+    triggers: TriggerTable | None = None
     label_types: Mapping[str, str | Sequence[str]] = field(default_factory=dict, hash=False)
     markup: Markup | None = None
     offsets: OffsetUnit = "characters"
@@ -179,7 +191,7 @@ class AnnotateKeywords(TypedDict, total=False):
     document: bool
     common_words: CommonWords
     assertions: Sequence[Assertion]
-    triggers: Triggers | None
+    triggers: TriggerTable | None
     label_types: Mapping[str, str | Sequence[str]]
     markup: Markup | None
     offsets: OffsetUnit

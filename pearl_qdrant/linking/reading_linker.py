@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError, EntityNotFoundError
+from pearl_qdrant.linking.asking import asking_of
 from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.documents.linking import link_document
 from pearl_qdrant.linking.documents.model import check_parts
@@ -194,17 +195,26 @@ class ReadingLinker:
             mention: The string to link.
             options: How to link it; the defaults of `LinkOptions` if None.
             keywords: Fields of `LinkOptions`, which describes them; each replaces that field of `options`: types,
-                type_mode, limit, threshold, on_tie, context, nil_bias, languages.
+                type_mode, limit, threshold, on_tie, context, nil_bias, languages, judge.
 
         Returns:
             The link. For NIL its `entity_id` is None, and `nil_reason` gives the reason.
 
         Raises:
+            JudgeError: If there is a judge, and it fails.
             UnknownTypeError: If no entity of the collections has one of the `types`.
             ValueError: If an option is out of range.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        return self._read(lambda: next(self._lifetime.while_open(self.state.links([mention], chosen))))
+        link = self._read(lambda: next(self._lifetime.while_open(self.state.links([mention], chosen))))
+        return next(self._judged([link], chosen))
+
+    def _judged(self, links: Iterable[Link], options: LinkOptions) -> Iterator[Link]:
+        """Links as the judge of the options decides, if there is one."""
+        if options.judge is None:
+            return iter(links)
+        threshold = self.state.threshold_of(options)
+        return asking_of(options.judge).links(links, context=options.context, threshold=threshold)
 
     def link_batch(
         self,
@@ -239,14 +249,15 @@ class ReadingLinker:
         state = self.state
         with self._lifetime.in_use():
             if n_workers == 1:
-                return self._lifetime.while_open(state.links(mentions, chosen))
+                return self._judged(self._lifetime.while_open(state.links(mentions, chosen)), chosen)
             state.check_types(chosen.types)
-        job = link_job(chosen, partial(state.links, options=chosen))
+        alone = replace(chosen, judge=None)  # it is asked in this process
+        job = link_job(alone, partial(state.links, options=alone))
         n_known = len(mentions) if isinstance(mentions, Sequence) else 0
         answers = self._workers.answers(
             job, mentions, n_workers=n_workers, is_required=workers is not None, n_known=n_known
         )
-        return self._lifetime.while_open(answers)
+        return self._judged(self._lifetime.while_open(answers), chosen)
 
     async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
@@ -262,6 +273,8 @@ class ReadingLinker:
         """`link_batch` for asyncio, in order; the mentions may also come from an asynchronous iterable."""
         check_are_many(mentions)
         chosen = (options or LinkOptions()).updated(**keywords)
+        if chosen.judge is not None:
+            chosen = replace(chosen, judge=asking_of(chosen.judge))  # one for all batches
         async for batch in take_async(mentions, ASYNC_BATCH):
             for link in await asyncio.to_thread(list, self.link_batch(batch, chosen)):
                 yield link
@@ -278,7 +291,7 @@ class ReadingLinker:
 
         Args:
             mentions: The strings to link.
-            options: As for `link`; the threshold and `on_tie` do not matter here. At least `DEFAULT_LIMIT` entities
+            options: As for `link`; threshold, `on_tie` and judge do not matter here. At least `DEFAULT_LIMIT` entities
                 are scored, so that probabilities do not depend on the limit.
             exclude: Returns whether to exclude a name for the mention with this number. Evaluations hold out
                 names with it.
@@ -309,7 +322,10 @@ class ReadingLinker:
         from pearl_qdrant.linking.adaptation import adapt
 
         check_are_many(mentions)
-        return adapt(self, mentions, (options or LinkOptions()).updated(**keywords))
+        chosen = (options or LinkOptions()).updated(**keywords)
+        self._follow()
+        with self._lifetime.in_use():
+            return adapt(self.state, mentions, chosen)
 
     def annotate(
         self,
@@ -417,7 +433,10 @@ class ReadingLinker:
         if chosen.context is not None:
             chosen = replace(chosen, context=None)  # the document is its context
         spans_given, parts = list(given), check_parts(without)
-        return self._read(lambda: link_document(self.state, own_text, spans_given, chosen, without=parts))
+        found = self._read(lambda: link_document(self.state, own_text, spans_given, chosen, without=parts))
+        if chosen.judge is None:
+            return found
+        return asking_of(chosen.judge).annotations(found, own_text, threshold=self.state.threshold_of(chosen))
 
     def worker_pids(self) -> list[int]:
         """Process ids of the workers that are there."""

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from operator import index
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -45,8 +45,7 @@ from pearl_qdrant.settings import count_workers
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
-    from pearl_qdrant.linking.reading_linker import ReadingLinker
-    from pearl_qdrant.store.protocol import Store
+    from pearl_qdrant.store.protocol import Collection, Store
 
 
 _LOOK_S = 1.0  # how often to look whether the parent is gone
@@ -214,10 +213,23 @@ class _Window(Generic[T]):
     future: Future[Packed | None] | None = None
 
 
+class Parent(Protocol):
+    """What workers ask of the linker that has them."""
+
+    @property
+    def collections(self) -> Sequence[Collection]: ...
+    @property
+    def encoder(self) -> Encoder: ...
+    @property
+    def calibration(self) -> Calibration: ...
+    @property
+    def model(self) -> RankingModel: ...
+
+
 class Workers:
     """The workers of one linker, by the folder of its store. They start when first needed, and end with the linker."""
 
-    def __init__(self, linker: ReadingLinker, location: str, *, reranker: bool) -> None:
+    def __init__(self, linker: Parent, location: str, *, reranker: bool) -> None:
         self._linker = weakref.proxy(linker)
         self._location, self._has_reranker = location, reranker
         self._pid = os.getpid()

@@ -24,12 +24,12 @@ import numpy.typing as npt
 from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
 from pearl_qdrant.errors import CollectionNotFoundError, OptionError, StoreError
 from pearl_qdrant.linking.calibration.calibrate import sample_entities
+from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.mention_kinds import KINDS, MadeMention, make_mentions
 from pearl_qdrant.linking.mention_stream import MentionStream
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, baseline_similarity, shipped_model
 from pearl_qdrant.linking.ranking.scoring import decide
-from pearl_qdrant.linking.state import CollectionStatistics
 from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.administration import check_complete
 from pearl_qdrant.store.open import StoreLike, use_store

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from cli_runner import Run
 from tiny_models import NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
 from tiny_wordnet import make_wordnet
 
@@ -21,7 +23,7 @@ from training.judge.differences import Named, Words, other, same, tried
 from training.judge.examples import GivenMention, NameGroup, PairSource, read_examples, write_examples
 from training.judge.network import pad, pair_tokens
 from training.judge.request import JudgeRequest
-from training.judge.train_judge import open_judge, train_judge
+from training.judge.train_judge import JudgeBatch, JudgeObjective, open_judge, train_judge
 
 EXAMPLES: list[dict[str, object]] = [
     {"source": "cities", "names": ["Moscow", "Москва"], "near": ["Αθήνα", "서울"], "types": ["GPE"], "kinds": ["city"]},
@@ -74,6 +76,54 @@ def test_a_judge_is_trained_and_its_graph_says_what_the_network_says(
     assert np.corrcoef(found, expected)[0, 1] > 0.95
     np.testing.assert_allclose(judge.scores(pairs[::-1])[::-1], found, atol=1e-5)
     assert judge.scores([]).shape == (0,)
+
+
+def test_the_command_line_trains_and_resumes(encoder: Path, wordnet: Path, tmp_path: Path, run: Run) -> None:
+    """`train judge` writes a judge that loads; called again it goes on where it was, with --restart anew."""
+    examples, out = tmp_path / "examples.jsonl", tmp_path / "judge"
+    write_examples(examples, EXAMPLES)
+    words = ["train", "judge", str(encoder), str(examples), str(out), "--wordnet", str(wordnet)]
+    first = run(*words, "--pairs", "1")
+    log = (out / "training" / "log.csv").read_bytes()
+    (out / "judge.onnx").unlink()
+    again, other = run(*words, "--pairs", "1"), run(*words, "--pairs", "65")
+
+    assert (first.status, again.status) == (0, 0), first.err + again.err
+    assert "1 steps on 2 entities and 1 given mentions" in first.err
+    assert (out / "training" / "log.csv").read_bytes() == log
+    assert NameJudge(encoder, out / "judge.onnx").scores([("Moscow", "Москва")]).shape == (1,)
+    assert str(encoder) in (out / "README.md").read_text()
+    assert other.status == 1
+    assert "start over with restart" in other.err
+    assert run(*words, "--pairs", "65", "--restart").status == 0
+    assert run("train", "judge", str(encoder), str(tmp_path / "none"), str(out)).status == 2
+
+
+def test_an_interrupted_training_goes_on(
+    encoder: Path, wordnet: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-C in the second step the same command does the third alone, and the judge is that of one run."""
+    examples = tmp_path / "examples.jsonl"
+    write_examples(examples, EXAMPLES)
+    done: list[int] = []
+    backward, stops_at = JudgeObjective.backward, [2]
+
+    def counted(self: JudgeObjective, step: int, batch: JudgeBatch) -> dict[str, torch.Tensor | float]:
+        done.append(step)
+        if step in stops_at:
+            signal.raise_signal(signal.SIGINT)
+        return backward(self, step, batch)
+
+    monkeypatch.setattr(JudgeObjective, "backward", counted)
+    words = ["train", "judge", str(encoder), str(examples)]
+    interrupted = run(*words, str(tmp_path / "a"), "--wordnet", str(wordnet), "--pairs", "192")
+    stops_at.clear()
+    for name in ("a", "b"):
+        assert run(*words, str(tmp_path / name), "--wordnet", str(wordnet), "--pairs", "192").status == 0
+
+    assert interrupted.status == 130
+    assert done == [1, 2, 3, 1, 2, 3]
+    assert (tmp_path / "a" / "judge.safetensors").read_bytes() == (tmp_path / "b" / "judge.safetensors").read_bytes()
 
 
 def test_a_training_that_was_done_is_not_done_again(encoder: Path, tmp_path: Path) -> None:

@@ -25,13 +25,14 @@ FRAMEWORK = {
     "polars": "polars",
     "duckdb": "duckdb",
     "fastembed": "fastembed",
+    "chat": "httpx",
 }
 """The library of each connector."""
 
 BESIDE = {"pearl_qdrant", "pydantic", "qdrant_client", "numpy", "typing_extensions"}
 """What every connector may import."""
 
-OTHER_PARTS = {"duckdb": {"pyarrow"}, "polars": {"pyarrow"}}
+OTHER_PARTS = {"duckdb": {"pyarrow"}, "polars": {"pyarrow"}, "chat": {"tenacity"}}
 """Further libraries that a framework brings or needs."""
 
 

@@ -147,14 +147,14 @@ def test_every_package_is_packaged() -> None:
 
 
 def beside(folder: str) -> dict[str, set[str]]:
-    """Imports between the modules and folders directly in a folder.
+    """Imports between the modules and folders directly in a folder, those for type checkers included.
 
-    Files `__init__.py` and imports for type checkers do not count.
+    Files `__init__.py` do not count.
     """
     start = f"{folder}." if folder else ""
     imports: dict[str, set[str]] = {}
     for found in all_imports():
-        if found.for_types or any(is_package(name) for name in (found.importer, found.imported)):
+        if any(is_package(name) for name in (found.importer, found.imported)):
             continue
         if not (found.importer.startswith(start) and found.imported.startswith(start)):
             continue

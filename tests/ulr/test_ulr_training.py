@@ -175,7 +175,7 @@ def test_arguments_that_contradict_each_other_are_refused(
 def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> None:
     """The command trains, prints what it did, and names its flags in errors."""
     text = write_text(tmp_path / "text.txt")
-    words = ["train", "ulr", str(bert), str(tmp_path / "out"), "--device", "cpu", "--steps", "3"]
+    words = ["train", "ulr", str(bert), str(tmp_path / "out"), "--steps", "3"]
     outcome = run(*words, "--text", str(text), "--json")
 
     assert outcome.status == 0, outcome.err

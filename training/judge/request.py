@@ -23,7 +23,7 @@ class JudgeRequest:
         wordnet: WordNet's dict folder, for made differences; none are made without it.
         base_model: Encoder whose word table and first layers the judge starts from: a shipped name or a checkpoint.
         start: A judge to start from: a folder that this stage wrote.
-        layers: Layers of the encoder that the judge has.
+        layers: First layers of the encoder that the judge has, all where there are fewer.
         pairs: Pairs that it learns from.
         batch_size: Pairs per step.
         learning_rate: Peak learning rate of the layers; what starts from random weights learns five times as fast.

@@ -22,6 +22,7 @@ from pearl_qdrant.encoder.checkpoint import open_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.loading import find_model
 from pearl_qdrant.errors import OptionError
+from pearl_qdrant.store.system import write_atomically
 from training.export.int8_graph import rebuild_phrase_encoder
 from training.judge.differences import Words
 from training.judge.examples import Pair, PairSource, read_examples
@@ -46,8 +47,9 @@ def open_judge(model: str, *, layers: int, start: Path | None = None) -> Judge:
     if there is no such encoder, or it is not in 8 bits.
     """
     folder = find_model(model).folder
-    heads = int(read_json(folder / "config.json")["num_attention_heads"])
-    judge = Judge(rebuild_phrase_encoder(open_checkpoint(folder)), n_layers=layers, heads=heads)
+    config = read_json(folder / "config.json")
+    heads, n_layers = int(config["num_attention_heads"]), min(layers, int(config["num_hidden_layers"]))
+    judge = Judge(rebuild_phrase_encoder(open_checkpoint(folder)), n_layers=n_layers, heads=heads)
     if start is not None:
         from safetensors.torch import load_file
 
@@ -89,6 +91,7 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
     ).run()
     if done == steps:
         write(judge.cpu().float(), out)
+        write_atomically(out / "README.md", _card(request, judge, len(given), sum(len(of) for of, _ in groups)))
     n_given = sum(map(len, given))
     return JudgeResult(out, done, sum(len(of) for of, _ in groups), n_given)
 
@@ -100,6 +103,18 @@ def write(judge: Judge, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in judge.state_dict().items()}, out / JUDGE)
     write_judge(judge, out / GRAPH)
+
+
+def _card(request: JudgeRequest, judge: Judge, n_sets: int, n_groups: int) -> str:
+    """What the judge is, for those who find its folder."""
+    of_wordnet = "" if request.wordnet is None else ", with differences made of WordNet's words"
+    return (
+        f"# A judge of two names\n\n`{GRAPH}` reads two names and says how sure it is that they name one thing "
+        f"(`pearl_qdrant.encoder.judge.NameJudge`). It reads the tokens of the encoder `{request.base_model}`, of "
+        f"whose first {len(judge.layers)} layers it is made.\n\nIt learnt {request.pairs:,} pairs of {n_groups:,} "
+        f"entities and {n_sets:,} sets of mentions{of_wordnet}; seed {request.seed}, {request.batch_size} pairs a "
+        f"step, learning rate {request.learning_rate:g}. Measure it on what it did not learn from.\n"
+    )
 
 
 @dataclass(frozen=True, slots=True)

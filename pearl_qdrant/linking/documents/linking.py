@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -27,21 +27,32 @@ from pearl_qdrant.linking.documents.model import (
     set_own_decision,
     shipped_document_model,
 )
-from pearl_qdrant.linking.documents.word_types import Words, word_types
-from pearl_qdrant.linking.learned.names import LearnedMention
+from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
+from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.abbreviations import expand, find_abbreviations, find_uses
 from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, Passage, read_passages, read_spans
 from pearl_qdrant.linking.mention_detection.spans import as_name
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.ranking.model import ScoredEntity, ScoredMention, log_sum_exp
+from pearl_qdrant.linking.ranking.model import Calibration, ScoredEntity, ScoredMention, log_sum_exp
 from pearl_qdrant.linking.ranking.scoring import in_order
 from pearl_qdrant.pieces import pausing
-from pearl_qdrant.records import Annotation
+from pearl_qdrant.records import Annotation, Link
 
-if TYPE_CHECKING:
-    from pearl_qdrant.linking.state import LinkerState
+
+class DocumentSource(Protocol):
+    """What scores and decides the mentions of documents: a `LinkerState`, which says more of each."""
+
+    @property
+    def calibration(self) -> Calibration: ...
+    @property
+    def learned(self) -> LearnedNames: ...
+    def score_batch(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[ScoredMention]: ...
+    def passages(self, text: str) -> Passages: ...
+    def decide_in_document(
+        self, scored: ScoredMention, learned: LearnedMention | None, options: LinkOptions
+    ) -> Link: ...
 
 
 def set_features(
@@ -153,7 +164,7 @@ MentionInText = tuple[ScoredMention, LearnedMention | None]  # as its text score
 
 
 def link_document(
-    source: LinkerState,
+    source: DocumentSource,
     text: str,
     spans: Iterable[GivenSpan],
     options: LinkOptions,
@@ -173,7 +184,7 @@ def link_document(
 
 
 def score_document(
-    source: LinkerState,
+    source: DocumentSource,
     text: str,
     places: Sequence[DocumentSpan],
     options: LinkOptions,
@@ -213,7 +224,7 @@ def score_document(
 
 
 def score_in_context(
-    source: LinkerState, mentions: Iterable[str], context: str, options: LinkOptions
+    source: DocumentSource, mentions: Iterable[str], context: str, options: LinkOptions
 ) -> Iterator[MentionInText]:
     """Mentions, in order, each scored as if it were the only one, with what a text around it says. A longer name of the
     text that has the words of the mention, the types that the words around it suggest, and the passage are added to

@@ -26,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import name_keys
@@ -41,14 +41,23 @@ from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
-if TYPE_CHECKING:
-    from pearl_qdrant.linking.state import LinkerState
-
 PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE = 32, 20_000
 """Passages, or long ones' characters, linked together: a few thousand strings, enough to fill the encoder's batches."""
 
 MAX_EXPANDED = 500
 """Characters of a span with its short forms expanded. A longer one is not a name, but many definitions in a row."""
+
+
+class NameSource(Protocol):
+    """What links the spans of passages, and knows the names of the base: a `LinkerState`, which says more of each."""
+
+    @property
+    def encoder(self) -> Encoder: ...
+    def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]: ...
+    def name_case(self) -> NameCase: ...
+    def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]: ...
+    def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
+    def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
 
 
 class _Lookup(NamedTuple):
@@ -71,7 +80,7 @@ class _Passage(NamedTuple):
 
 
 def annotate_blocks(
-    linker: LinkerState, blocks: Iterable[Block], options: AnnotateOptions, *, with_features: bool = True
+    linker: NameSource, blocks: Iterable[Block], options: AnnotateOptions, *, with_features: bool = True
 ) -> Iterator[list[Annotation]]:
     """The annotations of blocks of texts, in order; a few are linked together. Given spans (`blocks.GivenSpan`) are all
     used, overlapping ones too; with `include_nil`, but not `assertions`, there is one annotation for each, in their
@@ -118,7 +127,7 @@ def _offsets_within(uses: Sequence[Use]) -> set[int]:
 
 
 def _annotate_group(
-    linker: LinkerState,
+    linker: NameSource,
     passages: Sequence[_Passage],
     options: AnnotateOptions,
     choose: Choose | None,
@@ -160,7 +169,7 @@ def _annotate_group(
         yield finished(passage.block, found, options)
 
 
-def _drop_impossible(linker: LinkerState, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
+def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
     """Drop what cannot be a name of the base: most of a text, which is not linked then."""
     written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
     possible = linker.possible_names(written, types=types)
@@ -170,7 +179,7 @@ def _drop_impossible(linker: LinkerState, is_open: Sequence[_Passage], types: Se
         ]
 
 
-def _add_name_windows(linker: LinkerState, is_open: Sequence[_Passage], types: Sequence[str], case: NameCase) -> None:
+def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str], case: NameCase) -> None:
     """Add the spans that are names of the base as written."""
     windows = find_name_windows(
         [passage.finder for passage in is_open if passage.finder is not None],

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pearl_qdrant.errors import FormatError, InputError
+from pearl_qdrant.linking.options import TriggerTable
 from pearl_qdrant.records import Annotation, Assertion
 
 PRECEDENCE: tuple[Assertion, ...] = ("other_person", "possible", "negated", "historical")
@@ -223,7 +224,7 @@ def english_triggers() -> Triggers:
 def with_assertions(
     text: str,
     found: Sequence[Annotation],
-    triggers: Triggers | None,
+    triggers: TriggerTable | None,
     wanted: Sequence[str] = (),
     headings: Sequence[tuple[int, str]] = (),
 ) -> list[Annotation]:

@@ -24,8 +24,9 @@ import msgspec
 from pearl_qdrant.child import begin, receive, send
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.child_process import COMPACT, FAILED, FLUSH, OK, POINTS, Answer, Job
+from pearl_qdrant.store.edge.child_process import COMPACT, FAILED, FLUSH, OK, POINTS, Answer
 from pearl_qdrant.store.edge.content import IndexState
+from pearl_qdrant.store.edge.folder import Job
 from pearl_qdrant.store.edge.shard import PointBatch
 from pearl_qdrant.store.schema import LEXICAL
 from pearl_qdrant.store.search import EF_CONSTRUCT, share_indexed

@@ -13,9 +13,9 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, final
 
 import msgspec
 from qdrant_edge import EdgeShard
@@ -24,12 +24,9 @@ from pearl_qdrant.child import ChildProcess, why_ended
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import PearlQdrantError, StoreClosedError, StoreError
 from pearl_qdrant.store.edge import shard as edge_shard
-
-if TYPE_CHECKING:
-    from pearl_qdrant.store.edge.folder import CollectionFolder
-from pearl_qdrant.store.edge.content import IndexState
+from pearl_qdrant.store.edge.folder import CollectionFolder, Job
 from pearl_qdrant.store.edge.shard import PointBatch, check_points
-from pearl_qdrant.store.schema import NamePoint, Quantization
+from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.system import resource_error
 
 MODULE = "pearl_qdrant.store.edge.child_main"
@@ -42,27 +39,6 @@ OK, FAILED = b"+", b"!"
 Answer = dict[str, Any]
 
 DIRECT_POINTS = 1000  # points that a load writes in this process, as an edit does: a child takes 0.4 s to start
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The job of a child: what it does to which shard.
-
-    Segments from `threshold_kb` of vectors on are compacted, or get a graph. With an `index`, compacted segments have a
-    graph already, so that new ones need it too. Beyond `small_points` a load drops the payload indexes until the graph
-    is built. A growing segment is compacted at `compact_points`, without payload indexes at `compact_unindexed_points`.
-    """
-
-    task: Literal["load", "finalize"]
-    collection: str
-    shard: str
-    dim: int
-    threshold_kb: int
-    quantization: Quantization
-    index: IndexState | None
-    small_points: int
-    compact_points: int
-    compact_unindexed_points: int
 
 
 class EdgeProcess(ChildProcess):

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import IO, ClassVar, Literal, TypeVar
@@ -26,7 +26,6 @@ from qdrant_edge import EdgeShard
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError, StoreClosedError, StoreError, StoreLockedError
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.edge.child_process import Job
 from pearl_qdrant.store.edge.content import (
     LOCK_FILE,
     MANIFEST_FILE,
@@ -36,7 +35,7 @@ from pearl_qdrant.store.edge.content import (
     Files,
     IndexState,
 )
-from pearl_qdrant.store.schema import Manifest
+from pearl_qdrant.store.schema import Manifest, Quantization
 from pearl_qdrant.store.system import ProcessGuard, resource_error
 
 # Points up to which a load keeps the payload indexes; else they are made with the graph (`child_main.py`).
@@ -49,6 +48,27 @@ _OWNER_CHARS = 100  # of the content of a lock file
 
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The job of a child: what it does to which shard.
+
+    Segments from `threshold_kb` of vectors on are compacted, or get a graph. With an `index`, compacted segments have a
+    graph already, so that new ones need it too. Beyond `small_points` a load drops the payload indexes until the graph
+    is built. A growing segment is compacted at `compact_points`, without payload indexes at `compact_unindexed_points`.
+    """
+
+    task: Literal["load", "finalize"]
+    collection: str
+    shard: str
+    dim: int
+    threshold_kb: int
+    quantization: Quantization
+    index: IndexState | None
+    small_points: int
+    compact_points: int
+    compact_unindexed_points: int
 
 
 class CollectionLock:
