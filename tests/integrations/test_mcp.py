@@ -69,7 +69,7 @@ async def test_answers_are_typed(connect: Any) -> None:
 
 
 CALLS = json.loads(Path(__file__).with_name("mcp_calls.json").read_text("utf-8"))
-"""What a language model called that was shown the tools, each with what it was asked and what must come back."""
+"""Calls that fit the descriptions of the tools, each with what was asked and what must come back; written by hand."""
 
 
 @pytest.mark.parametrize("call", CALLS, ids=[call["asked"] for call in CALLS])
