@@ -48,7 +48,7 @@ FORMATS: tuple[Format, ...] = tuple(
         ("xlsx", "workbook", "table.TableReader", "xlsx, xlsb, xls, ods", (*_TABLE, "skip_lines", "sheet"), "",
          "xlsx xlsm xlsb xls ods"),
         ("jsonl", "JSON", "table.TableReader",
-         "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding"), "",
+         "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding", "records"), "",
          "jsonl ndjson json"),
         ("csv", "CSV", "table.TableReader", "text with quoted cells: commas, semicolons, tabs, bars",
          (*_TABLE, "encoding", "skip_lines", "delimiter"), "", "csv"),
@@ -58,7 +58,7 @@ FORMATS: tuple[Format, ...] = tuple(
 )  # fmt: skip
 """In the order in which an input is compared with them."""
 
-_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "sheet", "delimiter", "languages")
+_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "sheet", "delimiter", "languages", "records")
 
 
 def known_bases() -> tuple[Format, ...]:

@@ -51,7 +51,7 @@ _DOCTYPE = re.compile(
     rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
 )
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
-_LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
+_LD_KEY = re.compile(rb'"@(?:context|id|graph)"\s*:')
 RDF_ENDING = re.compile(r"\.(?:ttl|trig|nt|nq|owl|rdf|jsonld)(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
 _FILES = re.compile(r"(?:MR|RXN)(CONSO|STY|DEF|RANK)\.RRF(?:\.(?:gz|bz2|xz|zst))?", re.IGNORECASE)
 UMLS_PACKED = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)

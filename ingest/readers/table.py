@@ -30,13 +30,14 @@ from ingest.base.format import (
 from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, check_decodable, check_encoding, check_is_text
-from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
+from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
 from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, is_folder, is_workbook, list_inputs
 from ingest.readers.columns import (
     MAX_COLUMNS,
     Layout,
     Row,
     Table,
+    columns_of,
     complete,
     find_layout,
     find_suspicions,
@@ -44,14 +45,15 @@ from ingest.readers.columns import (
     shown,
 )
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
-from ingest.readers.json_records import find_prefix, read_records
+from ingest.readers.json_records import WRAPPED, choose_place, find_places, read_records, unwrap
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
 from ingest.readers.signs import looks_like_json
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 from pearl_qdrant.records import Entity
 
-_N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found
+_N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
+_N_SHOWN = 5  # lists of objects, in a warning
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
 
 
@@ -69,26 +71,52 @@ def _header_test(options: ReadOptions) -> IsHeader:
 def open_json(source: ByteSource, options: ReadOptions) -> Table:
     """Open JSON; paths that options or a known base name are columns. Raises FormatError if no object begins it."""
     check_is_text(source.path, source.head(HEAD_BYTES))
-    columns = options.columns or TableColumns()
-    prefix = find_prefix(source.head(HEAD_BYTES)) or ""
-    records = read_records(source)
+    columns, bases = options.columns or TableColumns(), bases_of(options)
+    found = find_places(source)
+    keys = found[0] if found is not None else set[str]()
+    shape = next((one for base in bases for one in base.shapes if one.document and one.document <= keys), None)
+    wanted = shape.records if shape is not None and options.records is None else options.records
+    prefix = choose_place(source.path, found, wanted, is_record=find_shape(bases, list(keys), ()) is not None)
+    records = read_records(source, prefix=prefix)
     first = list(islice(records, _N_SAMPLE))
     objects = [record for _, record in first if isinstance(record, dict)]
     if not objects:
-        raise FormatError(source.path, 1, "has no JSON object at its start")
+        where = f" at '{prefix}'" if prefix else ""
+        raise FormatError(source.path, 1, f"has no JSON object{where or ' at its start'}", option="records" if where else None)
+    if (key := _wrapper_of(objects, columns, bases)) is not None:
+        records = ((number, unwrap(one, key) if isinstance(one, dict) else one) for number, one in chain(first, records))
+        first = list(islice(records, _N_SAMPLE))
+        objects = [record for _, record in first if isinstance(record, dict)]
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
     header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
     header = header[:MAX_COLUMNS]
-    wanted = columns.names()
-    found = find_shape(bases_of(options), header, ())
-    if found is not None:
-        wanted += [*found[1].columns.names(), *filter(None, (found[1].needs,))]
-    paths = {path: parse_path(path) for path in wanted if path.casefold() not in folded and set(path) & set(".[")}
+    names = columns.names()
+    known = find_shape(bases, header, ())
+    if known is not None:
+        names += [*known[1].columns.names(), *filter(None, (known[1].needs,))]
+    paths = {path: parse_path(path) for path in names if path.casefold() not in folded and set(path) & set(".[")}
     header += paths
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
-    about = f"JSON, the list '{prefix.removesuffix('.item')}'" if prefix.endswith(".item") else "JSON"
-    return Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
+    where = prefix.rpartition(".")[0] if prefix else ""
+    table = Table(source.path, header, rows, sample, "JSON", has_numbers=False, is_typed=True)
+    if where:
+        table.about = f"JSON, the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
+    others = [one for one in found[1] if one.path != prefix] if found is not None and options.records is None else []
+    if others and prefix:
+        listed = ", ".join(f"'{one.path.rpartition('.')[0]}' ({one.n:,})" for one in others[:_N_SHOWN])
+        message = f"{source.path}: lists of other objects are not read: {listed}. If they are the records, name their path"
+        table.warnings.append(ReadWarning(message, options=("records",)))
+    return table
+
+
+def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases: Sequence[Base]) -> str | None:
+    """The key under which each object has the one with the name, if the objects have none, and no option names it."""
+    header = list(dict.fromkeys(key for record in objects for key in record))
+    if columns_of(header, "name") or find_shape(bases, header, ()) is not None:
+        return None
+    named = {name.partition(".")[0] for name in columns.names()}
+    return next((key for key in WRAPPED if key not in named and all(isinstance(one.get(key), dict) for one in objects)), None)
 
 
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
@@ -301,8 +329,9 @@ class TableReader(Reader):
         title = f"{base.title}, " if base is not None else ""
         described = layout.describe(by_name=not table.has_numbers)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
+        report.warnings += table.warnings
         if base is None:
-            report.warnings += find_suspicions(table, layout, is_guessed=not columns.given())
+            report.warnings += find_suspicions(table, layout)
         return layout
 
     def _choose_separators(self, table: Table, layout: Layout, shape: Shape) -> dict[int, str]:
