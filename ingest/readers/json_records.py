@@ -254,7 +254,7 @@ class _Stream:
         self._path = source.path
         self._chunks = source.chunks()
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._parse = json.JSONDecoder(parse_constant=_refuse, strict=False).raw_decode
+        self._parse = json.JSONDecoder(parse_float=str, parse_constant=_refuse, strict=False).raw_decode
         self._text, self._place, self._counted, self._line = "", 0, 0, 1
         self._is_ended = False
         self._n_before = 0

@@ -16,6 +16,7 @@ import numpy as np
 from pyoxigraph import Quad
 
 from ingest.base.format import ReadOptions
+from ingest.base.languages import language_code
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
@@ -421,7 +422,7 @@ class EntityMaker:
 
     def _find_rank(self, tag: str) -> tuple[int, bool] | None:
         """The place of a language, lower is better, and whether its names are aliases; None if it is not taken."""
-        n, is_items = 2 * len(self._languages), self.profile.is_items
+        n, is_items, tag = 2 * len(self._languages), self.profile.is_items, language_code(tag)
         for place, language in enumerate(self._languages):
             if tag == language:
                 return 2 * place, True

@@ -9,7 +9,7 @@ otherwise than it is read is said as a warning.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import chain, dropwhile, islice
@@ -42,17 +42,20 @@ from ingest.readers.columns import (
     find_layout,
     find_suspicions,
     is_header,
+    looks_like_header,
     shown,
 )
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
 from ingest.readers.json_records import WRAPPED, choose_place, find_places, read_records, unwrap
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
 from ingest.readers.signs import looks_like_json
+from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 from pearl_qdrant.records import Entity
 
 _N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
+_N_SHEETS = 10  # of a workbook, in which a header is looked for
 _N_SHOWN = 5  # lists of objects, in a warning
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
 
@@ -76,7 +79,9 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     keys = found[0] if found is not None else set[str]()
     shape = next((one for base in bases for one in base.shapes if one.document and one.document <= keys), None)
     wanted = shape.records if shape is not None and options.records is None else options.records
-    prefix = choose_place(source.path, found, wanted, is_record=find_shape(bases, list(keys), ()) is not None)
+    named = {name.partition(".")[0] for name in columns.names()}
+    is_record = find_shape(bases, list(keys), ()) is not None or bool(named and named <= keys)
+    prefix = choose_place(source.path, found, wanted, is_record=is_record)
     records = read_records(source, prefix=prefix)
     first = list(islice(records, _N_SAMPLE))
     objects = [record for _, record in first if isinstance(record, dict)]
@@ -124,19 +129,47 @@ def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
     container = check_path(path)
     if container == "workbook":
         _check_zip(path)
-    opened = stack.enter_context(
-        open_table(path, container, sheet=options.sheet, batch_rows=BATCH_ROWS, check=check_expansion)
-    )
     if container != "workbook":
-        return _columns_of(path, container, opened, options)
+        return _columns_of(path, container, _opened(path, container, None, stack), options)
+    table = _open_sheet(path, options, options.sheet, stack)
+    for name in sheet_names(path)[:_N_SHEETS] if options.sheet is None and table.header is None else ():
+        with ExitStack() as tried:
+            found = _open_sheet(path, options, name, tried)
+            if found.header is None:
+                continue
+        return _open_sheet(path, options, name, stack)  # behind a cover
+    return table
+
+
+def _opened(path: str, container: Kind, sheet: str | None, stack: ExitStack) -> OpenedTable:
+    opening = open_table(path, container, sheet=sheet, batch_rows=BATCH_ROWS, check=check_expansion)
+    return stack.enter_context(opening)
+
+
+def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitStack) -> Table:
+    opened = _opened(path, "workbook", sheet, stack)
     rows = dropwhile(lambda row: row[0] <= (options.skip_lines or 0), opened.rows)
+    name = next((one for one in sheet_names(path) if f"sheet '{one}'" in opened.about), "")
+    if padded := zero_padding(path, name):
+        rows = ((number, _padded(cells, padded)) for number, cells in rows)
     first = list(islice(rows, _N_SAMPLE))
     is_known = _header_test(options)
     titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
     start = next(titles, 0)
     number, header = (first[start - 1][0], list(map(shown, first[start - 1][1]))) if start else (1, None)
+    if header is None and options.columns is None and first and looks_like_header(first[0][1], [row for _, row in first[1:]]):
+        start, number, header = 1, first[0][0], list(map(shown, first[0][1]))
     sample = [cells for _, cells in first[start:]]
-    return Table(path, header, chain(first[start:], rows), sample, opened.about, header_line=number, is_typed=True)
+    about = opened.about + ", numbers with their leading zeros" * bool(padded)
+    return Table(path, header, chain(first[start:], rows), sample, about, header_line=number, is_typed=True)
+
+
+def _padded(cells: list[Any], widths: Mapping[int, int]) -> list[Any]:
+    """Cells with the leading zeros that a workbook shows."""
+    return [
+        text_of(cell).zfill(widths[i]) if i in widths and isinstance(cell, (int, float)) else cell
+        for i, cell in enumerate(cells)
+    ]
 
 
 def _columns_of(path: str, container: str, opened: OpenedTable, options: ReadOptions) -> Table:
