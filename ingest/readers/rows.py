@@ -340,7 +340,7 @@ NOT_TEXT = "not_text"
 BREAKS = re.compile(r"[\t\n\r]+")  # what becomes one space inside a cell
 LISTS = "lists"  # in place of a separator: cells are lists as JSON or Python write them
 ONE = "none"  # in place of a separator: a cell is one item, whatever is in it
-NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- — .".split())
+NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- — -0- .".split())
 """Marks for a missing value, in columns other than ids and names."""
 
 _NO_ITEM = NOTHING - {"NA", "none", "."}  # as one item among others, these may be names
