@@ -50,6 +50,8 @@ FORMATS: tuple[Format, ...] = tuple(
         ("jsonl", "JSON", "table.TableReader",
          "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding", "records"), "",
          "jsonl ndjson json"),
+        ("xml", "XML", "table.TableReader", "registers with a flat list of records", (*_TABLE, "records"), "", "xml"),
+        ("yaml", "YAML", "table.TableReader", "lists and maps of records", (*_TABLE, "records"), "", "yaml yml"),
         ("csv", "CSV", "table.TableReader", "text with quoted cells: commas, semicolons, tabs, bars",
          (*_TABLE, "encoding", "skip_lines", "delimiter"), "", "csv"),
         ("tsv", "TSV", "table.TableReader", "text with tabs", (*_TABLE, "encoding", "skip_lines"), "",

@@ -83,7 +83,8 @@ _TEXTS = (
     (rb"\A\d{5}[a-z]{3}[ a-z\d]{2}22\d{5}", "MARC 21. Convert it to MARCXML: yaz-marcdump -o marcxml"),
     (rb"(?m)\A(?:#.*\n)*msgid ", "a catalogue of translations (gettext)"),
     (rb"\A\s*[\[(]?\s*\{\s*'", "Python's own notation, not JSON. Write it with json.dumps"),
-    (rb"\A\s*(?:---[ \t]*\n|[\w-]+:[ \t]*\n[ \t-]+[\w-]+:)", "YAML. Convert it to JSON Lines"),
+    (rb"\A(?:\s*#[^\n]*\n|\s*\n|%YAML[^\n]*\n)*(?:---[ \t]*(?:\n|#)|- [\w-]+: |(?:[\w-]+:[ \t][^\n\t]*\n)*"
+     rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:\"'-]+:)", "YAML. Convert it to JSON Lines"),
 )
 
 

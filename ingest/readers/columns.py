@@ -24,25 +24,26 @@ from ingest.base.format import TableColumns
 from ingest.base.type_map import TypeMap
 from ingest.io.encoding import BadLine
 from ingest.io.report import ReadWarning, make_excerpt
+from pearl_qdrant.cells import text_of
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
 
 
 def shown(cell: Any) -> str:
     """A cell as text, whatever it is."""
-    return "" if cell is None else cell if isinstance(cell, str) else str(cell)
+    return "" if cell is None else text_of(cell)
 
 
 HEADERS = {
     "id": "id entity_id cui qid identifier concept_id concepturi curie code uri iri uid wikidata_id geonameid item "
-    "lei nconst tconst kennung nummer tunnus koodi identifiant clave código codigo codice kode kod kód код номер 编号 代码 "
+    "lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código codigo codice kode kod kód код номер 编号 代码 "
     "コード".split(),
     "name": "canonical_name name preferred_label preferred_name preferred_term preflabel label title term item_label "
     "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn namn "
     "nimi nazwa název имя название наименование 名称 名前".split(),
     "type": "type types kb_types entity_type semantic_type semantic_types".split(),
     "alias": "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels "
-    "altlabel alt_label also_known_as aka other_names exact_synonyms item_alt_label синонимы".split(),
+    "altlabel alt_label also_known_as aka display_name_alternatives other_names exact_synonyms item_alt_label синонимы".split(),
     "description": "description definition desc item_description definitions описание".split(),
     "popularity": ["popularity"],
 }

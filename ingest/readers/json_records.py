@@ -208,32 +208,32 @@ def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
             item = {name: one.get("value") if isinstance(one, dict) else one for name, one in item.items()}
         elif prefix.endswith("*") and key not in ("item", str(number - 1)):
             item.setdefault("id", key)
-        yield from ((number, one) for one in _with_nested(item, last))
+        yield from with_nested((number, item), last)
 
 
-def _with_nested(item: dict[str, Any], last: str) -> Iterator[dict[str, Any]]:
-    """An object, and those that it holds in a list of the name of its own list, or of children."""
+def with_nested(record: Record, key: str = "children") -> Iterator[Record]:
+    """An object, and those that it holds in a list under this key, and so on."""
+    number, item = record
     waiting = [item]
     while waiting:
         item = waiting.pop()
-        for key in (last, "children"):
-            inner = item.get(key)
-            if isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
-                waiting += reversed(inner)
-                item = {name: value for name, value in item.items() if name != key}
-        yield item
+        inner = item.get(key) if isinstance(item, dict) else None
+        if isinstance(item, dict) and isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
+            waiting += reversed(inner)
+            item = {name: value for name, value in item.items() if name != key}
+        yield number, item
 
 
 def unwrap(record: dict[str, Any], key: str) -> dict[str, Any]:
     """The object that an object of a list holds, as those of Elasticsearch, GeoJSON and GraphQL do, with its id."""
     inner = record.get(key)
     rest = {name: value for name, value in record.items() if name not in (key, "geometry", "bbox")}
-    if rest.get("type") == "Feature":
-        del rest["type"]
+    if key in ("properties", "tags"):  # of GeoJSON and OpenStreetMap, whose types are shapes
+        rest.pop("type", None)
     return {**rest, **inner} if isinstance(inner, dict) else record
 
 
-WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource")
+WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource", "tags")
 """Keys of the object proper in an object of a list."""
 
 

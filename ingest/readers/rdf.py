@@ -112,15 +112,16 @@ class RdfReader(Reader):
         outer = list_inputs(path, n_levels=1)
         names = [inner for one in outer for inner in ([one] if one == path else list_inputs(one))]
         for source in self.open_sources(names) if names else ():
-            head = source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+            head = Utf8Source(source).head(HEAD_BYTES)
             must_be = names == [path] or RDF_ENDING.search(source.path)
-            yield source, check_syntax(source.path, head) if must_be else find_syntax(head)
+            syntax = check_syntax(source.path, head) if must_be else find_syntax(head)
+            yield source if syntax in (None, RDF_XML) else self.as_text(source), syntax  # XML names its encoding itself
 
     def _find_vocabulary(self) -> known.Vocabulary:
         """What a first pass over all files finds. Raises as `read`."""
         if self._vocabulary is None:
             wanted = frozenset().union(*(one.extend(*self._added).properties() for one in known.profiles().values()))
-            found = known.Vocabulary()
+            found = known.Vocabulary(self._added[0])
             for source, syntax in self._files:
                 for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), found):
                     found.add(subject, facts)
@@ -271,7 +272,7 @@ def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterato
 def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[Quad, int]]:
     """Triples of N-Triples and N-Quads, by batches of lines."""
     batch, size = list[tuple[int, bytes | BadLine]](), 0
-    for numbered in byte_lines(Utf8Source(source, "utf-8"), max_bytes=limits.MAX_LINE_BYTES):
+    for numbered in byte_lines(source, max_bytes=limits.MAX_LINE_BYTES):
         batch.append(numbered)
         size += len(numbered[1]) if isinstance(numbered[1], bytes) else 0
         if size > _BATCH:
@@ -387,7 +388,7 @@ class _Feed:
         if self._syntax != RDF_XML:
             if self._syntax == TURTLE:  # on the first line, so that the others keep their numbers
                 yield "".join(f"@prefix {name}: <{iri}> . " for name, iri in PREFIXES.items()).encode()
-            yield from Utf8Source(source, "utf-8").chunks()
+            yield from source.chunks()
             return
         declared = _XML_ENCODING.match(source.head(HEAD_BYTES).removeprefix(codecs.BOM_UTF8))
         name = declared[1].decode() if declared else "utf-8"

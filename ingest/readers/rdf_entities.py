@@ -206,8 +206,9 @@ class Vocabulary:
     hashes of the ids of subjects whose statements are not adjacent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Sequence[str] = ()) -> None:
         self.profile, self._skos = profiles()["names"], profiles()["skos"]
+        self._labels = frozenset((*profiles()["ontology"].labels, *labels))
         self.counts, self.seen, self._n = Counter[str](), Counter[str](), Counter[str]()
         self.has_classes = False
         self.tree, self._concepts = ClassGraph[str](), ClassGraph[str]()
@@ -243,7 +244,7 @@ class Vocabulary:
             for predicate, value, _, _ in facts:
                 if predicate in REPLACED_BY and (is_gone or predicate.endswith("isReplacedBy")):
                     self.tree.replace(identity, entity_id(value))
-        self._count(subject, classes, has_label=LABEL in names)
+        self._count(subject, classes, has_label=not names.isdisjoint(self._labels))
 
     def _add_edge(self, subject: str, predicate: str, value: str) -> None:
         """Take a statement whose value is no literal."""

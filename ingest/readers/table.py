@@ -45,8 +45,9 @@ from ingest.readers.columns import (
     looks_like_header,
     shown,
 )
+from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
-from ingest.readers.json_records import WRAPPED, choose_place, find_places, read_records, unwrap
+from ingest.readers.json_records import WRAPPED, choose_place, find_places, read_records, unwrap, with_nested
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
 from ingest.readers.signs import looks_like_json
 from ingest.readers.workbook import sheet_names, zero_padding
@@ -78,7 +79,8 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     found = find_places(source)
     keys = found[0] if found is not None else set[str]()
     shape = next((one for base in bases for one in base.shapes if one.document and one.document <= keys), None)
-    wanted = shape.records if shape is not None and options.records is None else options.records
+    given = None if isinstance(source, XmlSource) else options.records
+    wanted = shape.records if shape is not None and given is None else given
     named = {name.partition(".")[0] for name in columns.names()}
     is_record = find_shape(bases, list(keys), ()) is not None or bool(named and named <= keys)
     prefix = choose_place(source.path, found, wanted, is_record=is_record)
@@ -88,6 +90,10 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if not objects:
         where = f" at '{prefix}'" if prefix else ""
         raise FormatError(source.path, 1, f"has no JSON object{where or ' at its start'}", option="records" if where else None)
+    if any(isinstance(one.get("children"), list) for one in objects):
+        records = chain.from_iterable(map(with_nested, chain(first, records)))
+        first = list(islice(records, _N_SAMPLE))
+        objects = [record for _, record in first if isinstance(record, dict)]
     if (key := _wrapper_of(objects, columns, bases)) is not None:
         records = ((number, unwrap(one, key) if isinstance(one, dict) else one) for number, one in chain(first, records))
         first = list(islice(records, _N_SAMPLE))
@@ -104,11 +110,13 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
     where = prefix.rpartition(".")[0] if prefix else ""
-    table = Table(source.path, header, rows, sample, "JSON", has_numbers=False, is_typed=True)
+    about = source.about if isinstance(source, Converted) else "JSON"
+    table = Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
     if where:
-        table.about = f"JSON, the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
-    others = [one for one in found[1] if one.path != prefix] if found is not None and options.records is None else []
-    if others and prefix:
+        table.about += f", the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
+    others = found[1] if found is not None and wanted is None and prefix else []
+    others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
+    if others:
         listed = ", ".join(f"'{one.path.rpartition('.')[0]}' ({one.n:,})" for one in others[:_N_SHOWN])
         message = f"{source.path}: lists of other objects are not read: {listed}. If they are the records, name their path"
         table.warnings.append(ReadWarning(message, options=("records",)))
@@ -267,7 +275,11 @@ class TableReader(Reader):
         self._kind = kind
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):
-            self._files += [Utf8Source(source, self._encoding) for source in self.open_sources(paths)]
+            for source in self.open_sources(paths):
+                is_foreign = kind in ("xml", "yaml")
+                file = convert(source, kind, options.records) if is_foreign else self.as_text(source, self._encoding)
+                self._files.append(file)
+            self._kind = "jsonl" if kind in ("xml", "yaml") else kind
             return
         if not paths:
             raise ValueError("nothing to read: no path was given")
@@ -303,8 +315,6 @@ class TableReader(Reader):
                 yield from known.collect(rows.entities())
             else:
                 yield from rows.entities()
-            if found := getattr(file, "found", None):
-                report.notes.append(f"{table.path}: its text is in {found}, which was found and converted")
             if report.rows == before:
                 raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
         if gathering is not None:

@@ -61,7 +61,7 @@ class WikidataReader(Reader):
         self._wanted = check_languages(options.languages)
         self._languages = tuple(dict.fromkeys((*self._wanted, MULTILINGUAL, FALLBACK)))
         self._finder: ClassTypeFinder | None = None
-        self._sources = self.open_sources(paths)
+        self._sources = tuple(map(self.as_text, self.open_sources(paths)))
 
     def read_classes(self) -> ClassTypeFinder:
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
