@@ -1,4 +1,4 @@
-"""Codes of languages: ISO 639-2 and 639-3 as those of ISO 639-1, so that ``eng`` and ``en-GB`` match ``en`` (BCP 47)."""
+"""Codes of languages: ISO 639-2 and 639-3 as those of ISO 639-1, so that ``eng`` and ``en-GB`` match ``en``."""
 
 from __future__ import annotations
 

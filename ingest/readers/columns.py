@@ -36,14 +36,15 @@ def shown(cell: Any) -> str:
 
 HEADERS = {
     "id": "id entity_id cui qid identifier concept_id concepturi curie code uri iri uid wikidata_id geonameid item "
-    "lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código codigo codice kode kod kód код номер 编号 代码 "
-    "コード".split(),
+    "lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código codigo codice kode kod kód "
+    "код номер 编号 代码 コード".split(),
     "name": "canonical_name name preferred_label preferred_name preferred_term preflabel label title term item_label "
-    "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn namn "
-    "nimi nazwa název имя название наименование 名称 名前".split(),
+    "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn "
+    "namn nimi nazwa název имя название наименование 名称 名前".split(),
     "type": "type types kb_types entity_type semantic_type semantic_types".split(),
     "alias": "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels "
-    "altlabel alt_label also_known_as aka display_name_alternatives other_names exact_synonyms item_alt_label синонимы".split(),
+    "altlabel alt_label also_known_as aka display_name_alternatives other_names exact_synonyms item_alt_label "
+    "синонимы".split(),
     "description": "description definition desc item_description definitions описание".split(),
     "popularity": ["popularity"],
 }
@@ -324,7 +325,7 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
     named = set(chain.from_iterable(given.values()))
     found = {}
     for what in ("id", "name"):
-        some = given.get(what) or [i for i in columns_of(header, what, named)]
+        some = given.get(what) or columns_of(header, what, named)
         if not some:
             raise _column_error(table, header, what)
         good = some if what in given else [i for i in some if not find_fault(table, i, what)]
@@ -371,7 +372,9 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
         raise _column_error(table, None, "id" if "name" in given else "name")
     for what, i in (("id", id_), ("name", name)):
         if what not in given and (fault := find_fault(table, i, what)):
-            message = f"there is no known header, and column {i + 1}, which would be the {what}, {fault}. Name the columns"
+            message = (
+                f"there is no known header, and column {i + 1}, which would be the {what}, {fault}. Name the columns"
+            )
             raise _column_error(table, None, what, message)
     layout = Layout(id_, name, description=one.get("description"), popularity=one.get("popularity"))
     layout.types, layout.aliases = (given.get(what, ()) for what in ("type", "alias"))
@@ -402,7 +405,9 @@ def _type_map() -> TypeMap:
 def _holds_names(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has many values of a few words each."""
     cells = _column(rows, i)
-    n_names = sum(any(map(str.isalpha, cell)) and cell.count(" ") <= _MOST_SPACES * (1 + cell.count("|")) for cell in cells)
+    n_names = sum(
+        any(map(str.isalpha, cell)) and cell.count(" ") <= _MOST_SPACES * (1 + cell.count("|")) for cell in cells
+    )
     return bool(cells) and n_names > 0.8 * len(cells) and len(set(cells)) > 0.5 * len(cells)
 
 
@@ -438,7 +443,7 @@ HEADER_WORDS = frozenset(
     "key kind label labels lang language mention name names number parent preflabel ref reference source status string "
     "surface symbol synonym synonyms tag term terms text title titles type types uid uri url uuid value word".split()
 )
-"""Last words of heads of columns. Two of them, and nothing else but words, are hardly the id and the name of an entity."""
+"""Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
 
 _WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
 _DIGIT = re.compile(r"\d")

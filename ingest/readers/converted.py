@@ -64,7 +64,9 @@ class XmlSource(Converted):
         if self._wanted is not None:
             found = [path for path in counts if path[-len(self._wanted) :] == self._wanted]
         else:
-            found = [path for path, n in counts.items() if n > 1 and all(counts[path[:i]] == 1 for i in range(1, len(path)))]
+            found = [
+                path for path, n in counts.items() if n > 1 and all(counts[path[:i]] == 1 for i in range(1, len(path)))
+            ]
         if found:
             return max(found, key=lambda path: counts[path])
         names = ", ".join(sorted({".".join(path) for path in counts})[:20])

@@ -119,7 +119,9 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     for i in range(best.n_columns if best.header is None and best.sample else 0):
         cells = [row[i] for row in best.sample if len(row) > i]
         if all(cell[:2] == '{"' and isinstance(decode_object(cell.encode()), dict) for cell in cells):
-            message = f"column {i + 1} holds a JSON object in each row. Read it by itself, with cut -f{i + 1}, as JSON Lines"
+            message = (
+                f"column {i + 1} holds a JSON object in each row. Read it by itself, with cut -f{i + 1}, as JSON Lines"
+            )
             raise FormatError(source.path, 1, message)
     best.header_line = best.header_line or best.n_skipped + 1
     return best
@@ -176,7 +178,10 @@ def _try_sign(
         if table.header is None and not columns.given() and rows and looks_like_header(rows[0], rows[1:]):
             table.header, table.header_line = rows[0], filled[start][0]
         below = next((row for number, row in filled if number > table.header_line), [])
-        same = sum(one.strip().casefold() == two.strip().casefold() for one, two in zip(table.header or (), below))
+        same = sum(
+            one.strip().casefold() == two.strip().casefold()
+            for one, two in zip(table.header or (), below, strict=False)
+        )
         if known(below) and 2 * same > len(below):  # the header once more, in other letters
             table.header_line += 1
     if table.header is not None:

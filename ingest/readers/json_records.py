@@ -157,7 +157,9 @@ class _Survey:
                 self.keys = {""} if is_list else set(keys)
             if found and (is_list or (len(found) > 1 and len(found) > 0.8 * n_values and _is_one_shape(found))):
                 del self.places[n_places:]
-                self.places.append(Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found)))
+                self.places.append(
+                    Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found))
+                )
         if self._stream.n_read > _SURVEYED:
             raise FormatError("", None, "")
         return None if is_list else set(keys)
@@ -192,7 +194,9 @@ def choose_place(
     if first.path != "item" and keys & _OF_RECORDS and "resourceType" not in keys:
         if first.n > 1 and first.keys & _OF_RECORDS and len(places) == 1:
             where = first.path.rpartition(".")[0]
-            message = f"is one object with an id or a name of its own, and a list '{where}' of {first.n:,} objects. Say "
+            message = (
+                f"is one object with an id or a name of its own, and a list '{where}' of {first.n:,} objects. Say "
+            )
             raise FormatError(path, None, f"{message}which are the records: '.' or '{where}'", option="records")
         return ""
     return first.path

@@ -40,6 +40,7 @@ from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, chec
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import ByteSource, list_inputs
 from ingest.readers import rdf_entities as known
+from ingest.readers.json_records import is_lines
 from ingest.readers.ontology import check_scopes
 from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_ENDING, RDF_XML, TURTLE, find_root, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers
@@ -266,7 +267,26 @@ def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterato
     Raises FormatError if the file is damaged, or an error in it is not that of a line of N-Triples; InputError if it
     cannot be read; TooManyErrorsError if there are more bad lines than the report allows.
     """
+    if syntax == JSON_LD and len(source.head(HEAD_BYTES).split(b"\n{", 1)) > 1 and is_lines(source.head(HEAD_BYTES)):
+        return _read_documents(source, report)
     return _read_rows(source, report) if syntax == N_TRIPLES else _read_stream(source, syntax)
+
+
+def _read_documents(source: ByteSource, report: ReadReport) -> Iterator[tuple[Quad, int]]:
+    """Triples of JSON-LD with a document a line."""
+    form = pyoxigraph.RdfFormat.JSON_LD
+    for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
+        if isinstance(line, BadLine):
+            report.skip(line.reason, path=source.path, line=number, text=line.text)
+        elif line.strip():
+            try:
+                found = list(pyoxigraph.parse(line, format=form, base_iri=known.BASE, lenient=True))
+            except SyntaxError as error:
+                if "LoadDocumentCallback" in str(error.msg):
+                    raise FormatError(source.path, number, _REMOTE) from error
+                report.skip(BAD_TRIPLE, path=source.path, line=number, text=line.decode("utf-8", "replace"))
+            else:
+                yield from ((quad, number) for quad in found)
 
 
 def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[Quad, int]]:

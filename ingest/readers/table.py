@@ -29,7 +29,7 @@ from ingest.base.format import (
 )
 from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
-from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, check_decodable, check_encoding, check_is_text
+from ingest.io.encoding import HEAD_BYTES, BadLine, check_decodable, check_encoding, check_is_text
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
 from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, is_folder, is_workbook, list_inputs
 from ingest.readers.columns import (
@@ -81,21 +81,24 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     shape = next((one for base in bases for one in base.shapes if one.document and one.document <= keys), None)
     given = None if isinstance(source, XmlSource) else options.records
     wanted = shape.records if shape is not None and given is None else given
-    named = {name.partition(".")[0] for name in columns.names()}
+    named = {parse_path(name)[0] for name in columns.names()}
     is_record = find_shape(bases, list(keys), ()) is not None or bool(named and named <= keys)
     prefix = choose_place(source.path, found, wanted, is_record=is_record)
     records = read_records(source, prefix=prefix)
     first = list(islice(records, _N_SAMPLE))
     objects = [record for _, record in first if isinstance(record, dict)]
     if not objects:
-        where = f" at '{prefix}'" if prefix else ""
-        raise FormatError(source.path, 1, f"has no JSON object{where or ' at its start'}", option="records" if where else None)
+        if prefix and options.records is not None:
+            raise FormatError(source.path, None, f"has no object at '{options.records}'", option="records")
+        raise FormatError(source.path, 1, "has no JSON object at its start; lists of texts or of lists are not read")
     if any(isinstance(one.get("children"), list) for one in objects):
         records = chain.from_iterable(map(with_nested, chain(first, records)))
         first = list(islice(records, _N_SAMPLE))
         objects = [record for _, record in first if isinstance(record, dict)]
     if (key := _wrapper_of(objects, columns, bases)) is not None:
-        records = ((number, unwrap(one, key) if isinstance(one, dict) else one) for number, one in chain(first, records))
+        records = (
+            (number, unwrap(one, key) if isinstance(one, dict) else one) for number, one in chain(first, records)
+        )
         first = list(islice(records, _N_SAMPLE))
         objects = [record for _, record in first if isinstance(record, dict)]
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
@@ -118,7 +121,9 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
     if others:
         listed = ", ".join(f"'{one.path.rpartition('.')[0]}' ({one.n:,})" for one in others[:_N_SHOWN])
-        message = f"{source.path}: lists of other objects are not read: {listed}. If they are the records, name their path"
+        message = (
+            f"{source.path}: lists of other objects are not read: {listed}. If they are the records, name their path"
+        )
         table.warnings.append(ReadWarning(message, options=("records",)))
     return table
 
@@ -129,7 +134,9 @@ def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases:
     if columns_of(header, "name") or find_shape(bases, header, ()) is not None:
         return None
     named = {name.partition(".")[0] for name in columns.names()}
-    return next((key for key in WRAPPED if key not in named and all(isinstance(one.get(key), dict) for one in objects)), None)
+    return next(
+        (key for key in WRAPPED if key not in named and all(isinstance(one.get(key), dict) for one in objects)), None
+    )
 
 
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
@@ -165,7 +172,12 @@ def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitS
     titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
     start = next(titles, 0)
     number, header = (first[start - 1][0], list(map(shown, first[start - 1][1]))) if start else (1, None)
-    if header is None and options.columns is None and first and looks_like_header(first[0][1], [row for _, row in first[1:]]):
+    if (
+        header is None
+        and options.columns is None
+        and first
+        and looks_like_header(first[0][1], [row for _, row in first[1:]])
+    ):
         start, number, header = 1, first[0][0], list(map(shown, first[0][1]))
     sample = [cells for _, cells in first[start:]]
     about = opened.about + ", numbers with their leading zeros" * bool(padded)
@@ -232,7 +244,7 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
         try:
             table = open_json(head, options) if is_json else open_text(head, options, _header_test(options))
         except InputError:
-            if not is_json or len(head.data) == HEAD_BYTES:
+            if not is_json or len(head.data) == HEAD_BYTES or head.data.lstrip().startswith(b"["):
                 raise
             table, is_json = open_text(head, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):
@@ -302,7 +314,7 @@ class TableReader(Reader):
         """The entities of all files; rows that give a name or a type each are put together after the last of them."""
         known: Ids | None = None
         gathering: RowReader | None = None
-        for file, (table, base, shape) in zip(self._files, self._tables(), strict=True):
+        for table, base, shape in self._tables():
             if shape.gives:
                 continue
             before = report.rows

@@ -24,7 +24,6 @@ from functools import lru_cache
 from importlib import resources
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any
 from xml.etree.ElementTree import Element
 
 from ingest.base.format import PathLike, ReadOptions

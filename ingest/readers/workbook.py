@@ -5,8 +5,8 @@ from __future__ import annotations
 import html
 import re
 import zipfile
+import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 
 _MOST_BYTES = 1 << 20  # of each part that is read
 _FORMAT = re.compile(r'<numFmt\b[^>]*?numFmtId="(\d+)"[^>]*?formatCode="(0{2,})"')
@@ -23,7 +23,7 @@ def sheet_names(path: str) -> list[str]:
 
 
 def zero_padding(path: str, sheet: str) -> dict[int, int]:
-    """By column, from 0, the digits that its numbers are shown with (format ``0000000``); of xlsx alone. Never raises."""
+    """By column, from 0, the digits that its numbers are shown with (format ``0000000``); of xlsx. Never raises."""
     styles = _part(path, "xl/styles.xml")
     formats = {int(number): len(zeros) for number, zeros in _FORMAT.findall(styles)}
     found = _STYLES.search(styles)
@@ -51,7 +51,8 @@ def _inside(target: str) -> str:
 
 def _part(path: str, name: str) -> str:
     """The start of a file in a workbook; "" if it is not there."""
-    with suppress(OSError, zipfile.BadZipFile, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError):
+    try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
-    return ""
+    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError):
+        return ""
