@@ -91,7 +91,8 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     tried = [one for sign in signs if (one := _try_sign(source.path, lines, sign, columns, known, kind)) is not None]
     with_header = [one for one in tried if one.header is not None and known(one.header)]
     kind_of_text = describe_text(head)
-    is_ours = with_header or (kind_of_text or "").startswith(("JSON", "N-Triples"))
+    is_ours = with_header and not (kind_of_text or "").startswith("an e-mail")
+    is_ours = is_ours or (kind_of_text or "").startswith(("JSON", "N-Triples"))
     if kind_of_text and not is_ours and options.delimiter is None and not columns.given():
         raise _no_table(source.path, head, lines, delimiter)
     usable = with_header or [one for one in tried if delimiter or one.share() >= _LEAST[one.delimiter == "\t"]]
