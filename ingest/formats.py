@@ -45,7 +45,7 @@ FORMATS: tuple[Format, ...] = tuple(
         ("obo", "OBO", "ontology.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), "", "obo"),
         ("parquet", "Parquet", "table.TableReader", "Parquet, Arrow (Feather) and Arrow streams", _TABLE, "",
          "parquet arrow feather"),
-        ("xlsx", "workbook", "table.TableReader", "xlsx, xlsb, xls, ods", (*_TABLE, "skip_lines", "sheet"), "",
+        ("xlsx", "workbook", "table.TableReader", "xlsx, xlsb, xls, ods", (*_TABLE, "skip_lines", "records"), "",
          "xlsx xlsm xlsb xls ods"),
         ("jsonl", "JSON", "table.TableReader",
          "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding", "records"), "",
@@ -60,7 +60,7 @@ FORMATS: tuple[Format, ...] = tuple(
 )  # fmt: skip
 """In the order in which an input is compared with them."""
 
-_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "sheet", "delimiter", "languages", "records")
+_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "delimiter", "languages", "records")
 
 
 def known_bases() -> tuple[Format, ...]:

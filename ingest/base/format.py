@@ -40,8 +40,8 @@ class ReadOptions:
         delimiter: Character between the columns, or tab. [default: found in the first rows]
         encoding: Of the text, such as cp1252. [default: found]
         skip_lines: Pass over so many lines at the start.
-        sheet: Name of the sheet. [default: the first one]
-        records: Path of the list of records in JSON, YAML or XML, such as results.items. [default: found]
+        records: Where they are: the sheet of a workbook, or the path of a list in JSON, YAML or XML, such as
+            results.items. [default: found]
         bases: Further bases that ship as tables, tried before those that are known.
         sabs: Only these source vocabularies.
         srl_max: Highest restriction level of a source.
@@ -62,7 +62,6 @@ class ReadOptions:
     delimiter: str | None = None
     encoding: str | None = None
     skip_lines: int | None = None
-    sheet: str | None = None
     records: str | None = None
     bases: tuple[Base, ...] = ()
     sabs: tuple[str, ...] = ()

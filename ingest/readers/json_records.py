@@ -164,8 +164,10 @@ class _Survey:
             raise FormatError("", None, "")
         return None if is_list else set(keys)
 
-    def _skip(self) -> None:
-        self._stream.value()
+    def _skip(self) -> set[str] | None:
+        """Read a value that is too deep to be looked into; the keys of an object, else None."""
+        value = self._stream.value()
+        return set(value) if isinstance(value, dict) else None
 
 
 def _is_one_shape(found: Sequence[set[str]]) -> bool:

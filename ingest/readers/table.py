@@ -146,8 +146,8 @@ def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
         _check_zip(path)
     if container != "workbook":
         return _columns_of(path, container, _opened(path, container, None, stack), options)
-    table = _open_sheet(path, options, options.sheet, stack)
-    for name in sheet_names(path)[:_N_SHEETS] if options.sheet is None and table.header is None else ():
+    table = _open_sheet(path, options, options.records, stack)
+    for name in sheet_names(path)[:_N_SHEETS] if options.records is None and table.header is None else ():
         with ExitStack() as tried:
             found = _open_sheet(path, options, name, tried)
             if found.header is None:
@@ -163,7 +163,7 @@ def _opened(path: str, container: Kind, sheet: str | None, stack: ExitStack) -> 
 
 def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitStack) -> Table:
     opened = _opened(path, "workbook", sheet, stack)
-    rows = dropwhile(lambda row: row[0] <= (options.skip_lines or 0), opened.rows)
+    rows: Iterator[tuple[int, list[Any]]] = dropwhile(lambda row: row[0] <= (options.skip_lines or 0), opened.rows)
     name = next((one for one in sheet_names(path) if f"sheet '{one}'" in opened.about), "")
     if padded := zero_padding(path, name):
         rows = ((number, _padded(cells, padded)) for number, cells in rows)

@@ -99,7 +99,8 @@ def _option(field: Field[Any], titles: str, text: str, *, prefix: str) -> Callab
     if is_many:
         said, sign, default = text.partition(". [")
         text = f"{said.removesuffix('.')}; may be repeated.{' [' if sign else ''}{default}"
-    return click.option(flag_of(field.name), f"{prefix}{field.name}", type=kind, multiple=is_many,
+    names = (flag_of(field.name), *(("--sheet",) if field.name == "records" else ()))
+    return click.option(*names, f"{prefix}{field.name}", type=kind, multiple=is_many,
                         is_flag=field.default is False, help=f"{titles}: {text}")  # fmt: skip
 
 

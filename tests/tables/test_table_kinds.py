@@ -177,9 +177,9 @@ def test_a_workbook_is_read(tmp_path: Path) -> None:
     assert detect_format([path]) == "xlsx"
     assert read(path, report) == LISTED
     assert "sheet 'Toys' of 3 (Empty, Toys, More)" in report.notes[0]
-    assert read(path, sheet="More") == {"X": ["Other"]}
+    assert read(path, records="More") == {"X": ["Other"]}
     with pytest.raises(FormatError, match="has no sheet 'Dolls'"):
-        read(path, sheet="Dolls")
+        read(path, records="Dolls")
 
 
 def test_a_damaged_workbook_and_a_bomb_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
