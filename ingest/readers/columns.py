@@ -354,7 +354,7 @@ def find_fault(table: Table, i: int, what: str) -> str:
         return ""
     if 2 * len(cells) < len(rows):
         return f"is empty in {len(rows) - len(cells)} of the first {len(rows)} rows"
-    if what == "id" and len(cells) >= _LEAST_REPEATS and len(set(cells)) == 1:
+    if len(cells) >= _LEAST_REPEATS and len(set(cells)) == 1:
         return f"is '{make_excerpt(cells[0])}' in all of the first {len(rows)} rows"
     if what == "name" and sum(_NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
         return f"holds numbers ({make_excerpt(cells[0])})"

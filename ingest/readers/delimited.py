@@ -30,7 +30,7 @@ from pearl_qdrant.errors import FormatError, OptionError
 BAD_QUOTING = "bad_quoting"
 COMMENT = "comment"
 
-DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "\t|\t": "tab, bar, tab"}
+DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "~": "tilde", "\t|\t": "tab, bar, tab"}
 """Tried in this order when no delimiter is given."""
 
 _N_LINES = 1000

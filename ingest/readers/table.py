@@ -117,8 +117,11 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     table = Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
     if where:
         table.about += f", the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
-    others = found[1] if found is not None and wanted is None and prefix else []
-    others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
+    others = found[1] if found is not None and wanted is None and not is_record else []
+    if prefix:
+        others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
+    else:  # one record, which may be a description of these
+        others = [one for one in others if one.n > 1 and one.path != "item"]
     if others:
         listed = ", ".join(f"'{one.path.rpartition('.')[0]}' ({one.n:,})" for one in others[:_N_SHOWN])
         message = (

@@ -37,6 +37,8 @@ TABLES = {
                        ["Toy 03 maker"]),
     "camel case": (rows("nconst\tprimaryName\tbirthYear", "nm#\tAnna #\t1970"), "nm03", ["Anna 03"]),
     "id and name of one thing": (rows("Seq. No.,2022 Code,2022 Title", "#,3#,Toy #"), "303", ["Toy 03"]),
+    "one name in all rows": (rows("Disease Name,SourceName,ConceptID", "Toy #,NCBI,C#"), "C03", ["Toy 03"]),
+    "tildes": (rows("Ingredient~Route;Form~Trade_Name~Appl_No", "A~B;C~Toy #~N#"), "N03", ["Toy 03"]),
     "an empty id": (rows("CUI,Class ID,Label", ",T#,Toy #"), "T03", ["Toy 03"]),
     "a number for a name": (rows("id,label,common name", "#,7#,Toy #"), "03", ["Toy 03"]),
     "further names": (rows("id,name,trade name,country name", "#,Toy #,Ty #,Toyland"), "03", ["Toy 03", "Ty 03"]),
@@ -59,6 +61,15 @@ def test_a_header_is_known_by_its_words(tmp_path: Path, name: str) -> None:
     assert len(found) in (30, 31)
     assert list(found[key].names()) == names
     assert found[key].kb_types == ()
+
+
+def test_what_one_record_holds_beside_its_name_is_said(tmp_path: Path) -> None:
+    """A schema has a name of its own; the warning names the lists that are not read."""
+    path, report = tmp_path / "base", ReadReport()
+    path.write_text("id: T\nname: model\nclasses:\n  A: {x: 1}\n  B: {x: 2}\nslots:\n  C: {y: 1}\n  D: {y: 2}\n")
+
+    assert list(read(path, report)) == ["T"]
+    assert "'classes' (2), 'slots' (2)" in report.warnings[0].message
 
 
 @pytest.mark.parametrize(
