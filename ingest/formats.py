@@ -47,11 +47,13 @@ FORMATS: tuple[Format, ...] = tuple(
         ("obo", "OBO", "ontology.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), "", "obo"),
         ("parquet", "Parquet", "table.TableReader", "Parquet, Arrow (Feather) and Arrow streams", _TABLE, "",
          "parquet arrow feather"),
-        ("xlsx", "workbook", "table.TableReader", "xlsx, xlsb, xls, ods", (*_TABLE, "skip_lines", "sheet"), "",
+        ("xlsx", "workbook", "table.TableReader", "xlsx, xlsb, xls, ods", (*_TABLE, "skip_lines", "records"), "",
          "xlsx xlsm xlsb xls ods"),
         ("jsonl", "JSON", "table.TableReader",
-         "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding"), "",
+         "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding", "records"), "",
          "jsonl ndjson json"),
+        ("xml", "XML", "table.TableReader", "registers with a flat list of records", (*_TABLE, "records"), "", "xml"),
+        ("yaml", "YAML", "table.TableReader", "lists and maps of records", (*_TABLE, "records"), "", "yaml yml"),
         ("csv", "CSV", "table.TableReader", "text with quoted cells: commas, semicolons, tabs, bars",
          (*_TABLE, "encoding", "skip_lines", "delimiter"), "", "csv"),
         ("tsv", "TSV", "table.TableReader", "text with tabs", (*_TABLE, "encoding", "skip_lines"), "",
@@ -60,7 +62,7 @@ FORMATS: tuple[Format, ...] = tuple(
 )  # fmt: skip
 """In the order in which an input is compared with them."""
 
-_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "sheet", "delimiter", "languages")
+_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "delimiter", "languages", "records")
 
 
 def known_bases() -> tuple[Format, ...]:

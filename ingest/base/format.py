@@ -40,7 +40,8 @@ class ReadOptions:
         delimiter: Character between the columns, or tab. [default: found in the first rows]
         encoding: Of the text, such as cp1252. [default: found]
         skip_lines: Pass over so many lines at the start.
-        sheet: Name of the sheet. [default: the first one]
+        records: Where they are: the sheet of a workbook, or the path of a list in JSON, YAML or XML, such as
+            results.items. [default: found]
         bases: Further bases that ship as tables, tried before those that are known.
         sabs: Only these source vocabularies.
         srl_max: Highest restriction level of a source.
@@ -61,7 +62,7 @@ class ReadOptions:
     delimiter: str | None = None
     encoding: str | None = None
     skip_lines: int | None = None
-    sheet: str | None = None
+    records: str | None = None
     bases: tuple[Base, ...] = ()
     sabs: tuple[str, ...] = ()
     srl_max: int | None = None
@@ -191,6 +192,7 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             which ids are read at all.
         gives_column: The column with these.
         marked_column: In the other file, the column that ``preferred`` rows are known by.
+        document, records: Keys of the whole document, in JSON, and the path of the records in it.
     """
 
     what: str
@@ -212,6 +214,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gives: str = ""
     gives_column: str = ""
     marked_column: str | None = None
+    document: frozenset[str] = frozenset()
+    records: str | None = None
 
     def fits(self, header: Sequence[str] | None, sample: Sequence[Sequence[Any]]) -> bool:
         """Whether a file with this header or keys has this shape."""

@@ -35,6 +35,7 @@ import numpy.typing as npt
 from ingest.base.format import PathLike
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
+from ingest.io.encoding import Utf8Source
 from ingest.io.report import MAX_EXAMPLES, TOO_MANY_NAMES, TOO_MANY_ROWS, Conflict, ReadReport, make_excerpt
 from ingest.io.streams import ByteSource, open_sources
 from pearl_qdrant.errors import InputError
@@ -291,6 +292,7 @@ class Reader(ABC):
         """Start a reader of at most `limit` runs of rows of one id: that many entities, if none is scattered."""
         self.type_map = type_map or TypeMap.load()
         self.held = ExitStack()
+        self._texts = list[Utf8Source]()
         self._limit = limit
 
     @abstractmethod
@@ -313,7 +315,10 @@ class Reader(ABC):
 
         Fills `rows`, `skipped` and `notes` of the report, and the merged rows within a run. Raises as `read`.
         """
-        return islice(merge_adjacent(self.read_rows(report), report), self._limit)
+        yield from islice(merge_adjacent(self.read_rows(report), report), self._limit)
+        for text in self._texts:
+            if text.found is not None:
+                report.notes.append(f"{text.path}: its text is in {text.found}, which was found and converted")
 
     def find_types(self, native: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The first `MAX_KB_TYPES` native types, each once, and their coarse types."""
@@ -326,6 +331,11 @@ class Reader(ABC):
         for source in sources:
             self.held.callback(source.close)
         return sources
+
+    def as_text(self, source: ByteSource, encoding: str | None = None) -> Utf8Source:
+        """A file as UTF-8, whatever its encoding; one that was found is said in the report."""
+        self._texts.append(Utf8Source(source, encoding))
+        return self._texts[-1]
 
     def close(self) -> None:
         """Close the files and remove temporary ones."""

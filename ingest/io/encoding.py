@@ -32,6 +32,13 @@ _FOREIGN = (
     (b"PK\x03\x04", "a zip archive or a workbook inside another file. Name the file itself"),
     (b"PK\x05\x06", "an empty zip archive"),
     (b"\xd0\xcf\x11\xe0", f"an old office document (.xls, .doc). {_BY_NAME}, if it is a workbook"),
+    (b"\x93NUMPY", "an array of NumPy. Write it as Parquet or CSV"),
+    (b"\x80\x04\x95", "a pickle of Python. Write it as Parquet or CSV"),
+    (b"\x89HDF", "an HDF5 file. Write the table as Parquet or CSV"),
+    (b"Obj\x01", "an Avro file. Write it as Parquet or JSON Lines"),
+    (b"ORC", "an ORC file. Write it as Parquet"),
+    (b"<stata_dta>", "a file of Stata. Export it as CSV"),
+    (b"$FL2", "a file of SPSS. Export it as CSV"),
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
@@ -48,6 +55,15 @@ _FOREIGN = (
     (b"\x1f\x8b\x08", "compressed twice. Decompress it once"),
 )
 
+_SQL = (
+    rb"(?is)\A(?:\s|--[^\n]*\n|/\*.{0,2000}?\*/;?)*(?:create (?:or replace )?(?:table|database|schema|type)|"
+    rb"insert into|drop table|copy [\w.\"]+ ?\([^\n]*from stdin|(?:set|pragma) [\w@. ]+=|begin(?: transaction)?;|"
+    rb"use [\w`]+;|lock tables)"
+)
+_YAML = (
+    rb"\A(?:[ \t]*(?:#[^\n]*)?\n|%YAML[^\n]*\n)*(?:---[ \t]*(?:\n|#)|- [\w-]+: |(?:[\w-]+:[ \t][^\n\t]*\n)*"
+    rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:\"'-]+:)"
+)
 _TEXTS = (
     (rb"(?i)\A\s*(?:<!doctype html|<html)", "a web page (HTML). Was an error page downloaded instead"),
     (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
@@ -55,13 +71,34 @@ _TEXTS = (
     (rb"<(?:\w+:)?Ontology\s[^>]*//www\.w3\.org/2002/07/owl", f"OWL in XML (OWL/XML) syntax, {_CONVERT}"),
     (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology)\(", f"OWL in functional syntax, {_CONVERT}"),
     (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology):\s", f"OWL in Manchester syntax, {_CONVERT}"),
-    (rb"\A\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>](?s:.)*?</)", "XML that is no known base of names. Convert it to a table"),
+    (
+        rb"\A\s*<(?:\?xml|!DOCTYPE |[A-Za-z][\w:.-]*[\s>](?s:.)*?</)",
+        "XML that is no known base of names. Convert it to a table",
+    ),
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
-    (rb"\A\s*[\[{]", "JSON. Read it with format jsonl, and name the columns"),
+    (rb"\A\s*(?:\{\s*[\"}]|\[\s*[\[{\"])", "JSON. Read it with format jsonl, and name the columns"),
     (rb"(?m)^format-version:|^\[Term\]", "an ontology in OBO. Read it with format obo"),
-    (rb"(?i)\A\s*(?:create table|insert into|-- mysql dump|-- postgresql)", "an SQL dump. Export the table as CSV"),
-    (rb"\A\s*(?:---[ \t]*\n|[\w-]+:[ \t]*\n[ \t-]+[\w-]+:)", "YAML. Convert it to JSON Lines"),
+    (_SQL, "an SQL dump. Export the table as CSV"),
+    (
+        rb"\A(?:version https://git-lfs|/annex/objects/)",
+        "a pointer of Git LFS or git-annex, not the file. Fetch it: git lfs pull, or git annex get",
+    ),
+    (
+        rb"(?m)\A(?:From \S+@|[A-Z][\w-]+: )[^\n]*\n(?s:.){0,2000}?^(?:Received|MIME-Version|Content-Type|Message-ID):",
+        "an e-mail. Save what is attached",
+    ),
+    (rb"\A\s*@\w+\s*\{", "BibTeX. Convert it to JSON or CSV"),
+    (rb"\A\s*TY  - ", "RIS. Convert it to JSON or CSV"),
+    (rb"\ABEGIN:V(?:CARD|CALENDAR)", "vCard or iCalendar. Convert it to CSV"),
+    (rb"\A>\S+[^\n\t]*\n[A-Za-z*\n-]{20,}", "FASTA, sequences with headers. Convert it to a table"),
+    (rb"\AID   \w+ .*\n", "a flat file of EMBL or UniProt. Convert it to a table"),
+    (rb"\A\{\\rtf", "RTF. Save it as plain text, or the table as CSV"),
+    (rb"\A0 HEAD\s*\n", "GEDCOM. Convert it to CSV"),
+    (rb"\A\d{5}[a-z]{3}[ a-z\d]{2}22\d{5}", "MARC 21. Convert it to MARCXML: yaz-marcdump -o marcxml"),
+    (rb"(?m)\A(?:#.*\n)*msgid ", "a catalogue of translations (gettext)"),
+    (rb"\A\s*[\[(]?\s*\{\s*'", "Python's own notation, not JSON. Write it with json.dumps"),
+    (_YAML, "YAML. Convert it to JSON Lines"),
 )
 
 
@@ -114,6 +151,12 @@ _LATIN = ("cp1252", "cp1250", "cp1254", "mac_roman")
 # In Windows-1252 these stand beside letters only where the text is in another encoding.
 _NOT_WESTERN = re.compile(r"[^\W\d_][¡-¿×÷ƒˆ˜†‡‰‹›Ÿ]|[¢-©¬-´¸¹¼-¾†‡][^\W\d_]")
 _NO_LETTERS = re.compile(rb"[\t\r;,|0-9\"']+")
+_UTF8_LETTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_HIGH = re.compile(rb"[\x80-\xff]+")
+_ASCII_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_ONE_BYTE = [name for name in _CANDIDATES if name.startswith(("cp12", "koi8", "mac"))]
+_BEYOND_ASCII = bytes(range(128, 256))
+_LONGEST = 1 << 22  # bytes of a line that is looked at as a whole
 _BOMS = (
     (b"\xff\xfe\0\0", "utf-32-le"),  # begins as that of UTF-16
     (b"\0\0\xfe\xff", "utf-32-be"),
@@ -174,17 +217,18 @@ class Utf8Source(ByteSource):
         self._source.close()
 
     def _watch(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Blocks of whole lines as they are, until bytes that are not UTF-8 show another encoding."""
-        is_utf8 = False
-        blocks = _line_blocks(first, chunks)
-        for block in blocks:
-            if not is_utf8 and not block.isascii():
-                self.found = None if _is_utf8(block) else find_encoding(block)
-                if self.found is not None:
-                    yield from _decode_all(chain((block,), blocks), self.found)
-                    return
-                is_utf8 = True
-            yield block
+        """Pieces as they are, until bytes that are not UTF-8 show another encoding."""
+        chunks = chain((first,) if first else (), chunks)
+        for chunk in chunks:
+            if chunk.isascii():
+                yield chunk
+                continue
+            while b"\n" not in chunk and len(chunk) < _LONGEST and (more := next(chunks, b"")):
+                chunk += more
+            cut = chunk.rfind(b"\n") + 1 or len(chunk)  # whole lines, so that no letter is cut
+            self.found = None if _is_utf8(chunk[:cut]) else find_encoding(chunk[:cut])
+            rest = chain((chunk,), chunks)
+            yield from rest if self.found is None else _decode_all(rest, self.found)
 
 
 def find_encoding(block: bytes) -> str | None:
@@ -195,8 +239,15 @@ def find_encoding(block: bytes) -> str | None:
     bad = [line for line in lines if not _is_utf8(line)]
     if len(bad) < 0.9 * len(lines) or any(b"\0" in line for line in bad):
         return None
+    n_letters, text = 0, b"\n".join(bad)[:HEAD_BYTES]
+    text, n_letters = _UTF8_LETTER.subn(b"", text)
+    if n_letters > len(text) - len(text.translate(None, _BEYOND_ASCII)):  # damaged, as in a document of one line
+        return None
     sample = _NO_LETTERS.sub(b" ", b"\n".join(bad)[:HEAD_BYTES])
-    best = from_bytes(sample, cp_isolation=_CANDIDATES).best()
+    runs = _HIGH.findall(text)
+    n_letters = len(text) - len(text.translate(None, _ASCII_LETTERS))
+    is_latin = sum(len(run) == 1 for run in runs) > 0.9 * len(runs) and 4 * len(runs) < n_letters  # letters with marks
+    best = from_bytes(sample, cp_isolation=_ONE_BYTE if is_latin else _CANDIDATES).best()
     if best is None:
         return "cp1252"
     if best.encoding in _LATIN:
@@ -211,22 +262,6 @@ def _is_utf8(line: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _line_blocks(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Blocks that end with a line, so that no letter is cut; a very long line is one block of its own."""
-    rest = first
-    for chunk in chunks:
-        cut = rest.rfind(b"\n") + 1
-        if cut:
-            yield rest[:cut]
-            rest = rest[cut:]
-        elif len(rest) > 1 << 22:
-            yield rest
-            rest = b""
-        rest += chunk
-    if rest:
-        yield rest
 
 
 def _decode_all(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:

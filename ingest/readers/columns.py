@@ -2,11 +2,13 @@
 
 - Options name columns: `TableColumns`. A name makes a row the header; a number counts from 1. In JSON, Parquet and
   Arrow a path names a field inside another: ``names.0.value``, ``names.*.value``, ``names[types=label].value``.
-- Without options, a row is the header if it has a word for ids and one for names (`HEADERS`), in
-  upper or lower case. Then other known words give aliases, types, description and popularity. Any other column goes to
-  `Entity.extra` under its own name, with ``column_`` before it if a point has a field of that name.
-- Without a header and options, the columns are id, name, type and aliases in this order; the last two may be missing.
-  With options, only the columns that they name are used.
+- Without options, a row is the header if it has a word for ids and one for names: the whole cell (`HEADERS`), or its
+  last word (`LAST_WORDS`: "Security Name"). Of several such columns the first is taken whose cells are filled, and do
+  not repeat (ids) or are no numbers (names), id and name of one thing together. Other known words give aliases, types,
+  description and popularity. Any other column goes to `Entity.extra` under its own name, with ``column_`` before it if
+  a point has a field of that name.
+- Without a header and options, the first two columns are id and name; the third is the type and the fourth gives
+  aliases only if they look so (`_by_position`). With options, only the columns that they name are used.
 """
 
 from __future__ import annotations
@@ -14,33 +16,52 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
 from ingest.base.format import TableColumns
+from ingest.base.type_map import TypeMap
 from ingest.io.encoding import BadLine
 from ingest.io.report import ReadWarning, make_excerpt
+from pearl_qdrant.cells import text_of
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
 
 
 def shown(cell: Any) -> str:
     """A cell as text, whatever it is."""
-    return "" if cell is None else cell if isinstance(cell, str) else str(cell)
+    return "" if cell is None else text_of(cell)
 
 
 HEADERS = {
-    "id": "id entity_id cui qid identifier concept_id conceptid concepturi curie code uri iri uid wikidata_id "
-    "geonameid item".split(),
-    "name": "canonical_name name preferred_label preferred_name preferred_term preferredlabel preferredname preflabel "
-    "label title term itemlabel".split(),
+    "id": "id entity_id cui qid identifier concept_id concepturi curie code uri iri uid wikidata_id geonameid item "
+    "lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código codigo codice kode kod kód "
+    "код номер 编号 代码 コード".split(),
+    "name": "canonical_name name preferred_label preferred_name preferred_term preflabel label title term item_label "
+    "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn "
+    "namn nimi nazwa název имя название наименование 名称 名前".split(),
     "type": "type types kb_types entity_type semantic_type semantic_types".split(),
     "alias": "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels "
-    "altlabel altlabels alt_label also_known_as aka other_names exact_synonyms itemaltlabel".split(),
-    "description": "description definition desc itemdescription".split(),
+    "altlabel alt_label also_known_as aka display_name_alternatives other_names exact_synonyms item_alt_label "
+    "синонимы".split(),
+    "description": "description definition desc item_description definitions описание".split(),
     "popularity": ["popularity"],
 }
-"""Words by what a column is, in order of preference, should a header have several."""
+"""Words by what a column is, in order of preference, should a header have several; cells are compared without signs."""
+
+LAST_WORDS = {
+    "id": "id identifier code cui curie uri iri uuid guid symbol accession number nr no key kennung nummer код".split(),
+    "name": "name label title term designation".split(),
+    "alias": "synonyms synonym aliases alias aka".split(),
+    "description": "description definition definitions".split(),
+}
+_OF_PERSONS = frozenset("first last middle given family maiden sur".split())  # a name has several of these
+_OTHER_NAMES = frozenset(
+    "ascii alt alternative alternate brand common english former full local long native official old other prev "
+    "previous scientific short trade trading vernacular".split()
+)
+"""What a further column of names is called, before the word for names."""
 
 RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 """Names that an extra column must not have in the payload."""
@@ -48,9 +69,37 @@ RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 MAX_COLUMNS = 4_096  # Columns of a table. The time for each row grows with them.
 
 _LOWER_WORD = re.compile(r"[a-z][a-z0-9_ ]*")
+_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+_CAMEL = re.compile(r"(?<=[a-zß-ÿ])(?=[A-Z])")
+_SIGNS = re.compile(r"[\W_]+")
 _EXTRA_PREFIX = "column_"
 _MAX_COLUMNS_SHOWN = 30
 _ONLY_HEADERS = ("entity_id", "cui", "qid", "concept_id", "curie", "wikidata_id")  # "ID" may be the name of something
+
+
+def words_of(cell: str) -> list[str]:
+    """The words of a cell of a header: class, id for ``ClassID``, ``class_id`` and ``Class ID (text)``."""
+    return _SIGNS.sub(" ", _CAMEL.sub(" ", _BRACKETS.sub("", cell) or cell)).casefold().split()
+
+
+_KNOWN = {what: {"".join(words_of(word)): place for place, word in enumerate(some)} for what, some in HEADERS.items()}
+
+
+def columns_of(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> list[int]:
+    """The columns of a header that may be this: those of known words first, in order of preference, then those with a
+    known last word.
+    """
+    whole, last = _KNOWN[what], LAST_WORDS.get(what, ())
+    found = []
+    for i, cell in enumerate(header):
+        words = words_of(cell) if i not in taken else []
+        if (place := whole.get("".join(words))) is not None:
+            found.append((0, place, i))
+        elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
+            found.append((1 + (what == "name" and words[-2] in _OTHER_NAMES), 0, i))
+        elif what == "id" and words and words[0] in ("symbol", "accession", "uuid", "guid"):
+            found.append((2, 0, i))
+    return [i for _, _, i in sorted(found)]
 
 
 Row = tuple[int, list[Any] | BadLine]
@@ -69,6 +118,7 @@ class Table:
         is_typed: Cells may be other than text.
         has_comments: Rows that begin with # and are too short are comments.
         is_unquoted: Text that knows no quotes.
+        warnings: What was seen when it was opened.
     """
 
     path: str
@@ -81,6 +131,7 @@ class Table:
     is_typed: bool = False
     has_comments: bool = False
     is_unquoted: bool = False
+    warnings: list[ReadWarning] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -92,6 +143,7 @@ class Layout:
         extra: Further columns with the payload field of each; grows with a header that grows.
         separators: What separates the items of a cell, by column; see `rows.split_items`.
         is_open: No option names columns, so that a later one with a known word has its meaning.
+        n_columns: Of a table without a header.
     """
 
     id: int
@@ -105,6 +157,7 @@ class Layout:
     header: list[str] | None = None
     separators: dict[int, str] = field(default_factory=dict)
     is_open: bool = True
+    n_columns: int = 0
 
     @property
     def width(self) -> int:
@@ -128,7 +181,8 @@ class Layout:
     def grow(self, start: int) -> None:
         """Take in columns of the header from `start` on, which came with later rows."""
         for i, cell in enumerate((self.header or [])[start:], start):
-            what = next((one for one, words in HEADERS.items() if self.is_open and cell.casefold() in words), "")
+            word = "".join(words_of(cell)) if self.is_open else ""
+            what = next((one for one, words in _KNOWN.items() if word in words), "")
             if what == "alias":
                 self.aliases = (*self.aliases, i)
             elif what == "type":
@@ -154,6 +208,8 @@ class Layout:
             make_excerpt(key) if by_name else f"{make_excerpt(key)} {i + 1}" for i, key in extra[:_MAX_COLUMNS_SHOWN]
         ]
         more = f", and {len(extra) - _MAX_COLUMNS_SHOWN} more" if len(extra) > _MAX_COLUMNS_SHOWN else ""
+        if unused := [str(i + 1) for i in range(self.n_columns) if i not in self.used()][:_MAX_COLUMNS_SHOWN]:
+            more += f"; not used: {', '.join(unused)}"
         without = "no known header, so the first line is a row unless options name the columns; "
         start = "" if by_name else without if self.header is None else "header; "
         return f"{start}columns: {', '.join(shown)}{more}"
@@ -167,14 +223,17 @@ def is_header(cells: Sequence[str], columns: TableColumns) -> bool:
     header = [cell.strip() for cell in cells]
     if len(header) < 2 or any(_find_name(header, name) is None for name in columns.names()):
         return False
-    known = (columns.id, HEADERS["id"]), (columns.name, HEADERS["name"])
+    known = (columns.id, "id"), (columns.name, "name")
     if any(
         value is not None and value.isdecimal() and 0 < int(value) <= len(header)
-        and header[int(value) - 1].casefold() in words
-        for value, words in known
+        and "".join(words_of(header[int(value) - 1])) in _KNOWN[what]
+        for value, what in known
     ):  # fmt: skip
         return True
-    return all((value is not None and not value.isdecimal()) or _find_all(header, words) for value, words in known)
+    if not all((value is not None and not value.isdecimal()) or columns_of(header, what) for value, what in known):
+        return False
+    filled = list(filter(None, header))
+    return len(set(filled)) == len(filled) or all(len(columns_of(header, what)) for _, what in known)
 
 
 def find_layout(table: Table, columns: TableColumns) -> Layout:
@@ -201,7 +260,7 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
 def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
     """Refuse a first row with words that only a header has, where its column of ids or names is not known."""
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
-    known = [cell for cell in cells if cell.casefold() in (*HEADERS["name"], *HEADERS["alias"], *HEADERS["type"])]
+    known = [cells[i] for what in ("name", "alias", "type") for i in columns_of(cells, what)]
     has_index = bool(cells) and (not cells[0] or cells[0].startswith("Unnamed: "))  # pandas writes one
     if len(cells) > 1 and cells[0] in HEADERS["name"] and all(map(_LOWER_WORD.fullmatch, cells)):
         word, what, advice = cells[0], "id", "Name it, or the column of names for both"
@@ -242,16 +301,14 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     taken = set[int]()
 
     def find(what: str) -> tuple[int, ...]:
-        return given.get(what) or _find_all(header, HEADERS[what], taken)
+        return given.get(what) or tuple(columns_of(header, what, taken))
 
-    def need(what: str) -> int:
-        found = find(what)
-        if not found:
-            raise _column_error(table, header, what)
-        taken.update((found[0], *chain.from_iterable(given.values())))
-        return found[0]
-
-    layout = Layout(need("id"), need("name"), find("type"), find("alias"), header=header, is_open=not given)
+    id_, name = _id_and_name(table, header, given)
+    taken.update((id_, name, *chain.from_iterable(given.values())))
+    layout = Layout(id_, name, find("type"), find("alias"), header=header, is_open=not given)
+    if not given:
+        layout.aliases += tuple(i for i in columns_of(header, "name", taken) if words_of(header[i])[-2:-1] and
+                                words_of(header[i])[-2] in _OTHER_NAMES and i not in layout.aliases)  # fmt: skip
     layout.description, layout.popularity = (next(iter(find(what)), None) for what in ("description", "popularity"))
     names = HEADERS["name"][:2]
     if "name" not in given and header[layout.name].casefold() in names:
@@ -261,18 +318,97 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     return layout
 
 
+def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ...]]) -> tuple[int, int]:
+    """The columns of ids and names: of those that the header gives, the first ones that hold such; if their words are
+    whole cells, by these, else an id and a name of the same thing before others.
+    """
+    named = set(chain.from_iterable(given.values()))
+    found = {}
+    for what in ("id", "name"):
+        some = given.get(what) or columns_of(header, what, named)
+        if not some:
+            raise _column_error(table, header, what)
+        good = some if what in given else [i for i in some if not find_fault(table, i, what)]
+        if not good:
+            held = "; ".join(f"'{make_excerpt(header[i])}' {find_fault(table, i, what)}" for i in some[:_MAX_SHOWN])
+            message = f"no column is fit to be the {what}: {held}. Name another"
+            raise _column_error(table, header, what, message)
+        found[what] = good
+    ids, names = ([(words_of(header[i])[:-1], i) for i in found[what]] for what in ("id", "name"))
+    if ids[0][0] and names[0][0] and "id" not in given and "name" not in given:
+        pair = ((i, j) for about, j in names for of_id, i in ids if about == of_id and i != j)
+        return next(pair, (ids[0][1], next((j for _, j in names if j != ids[0][1]), ids[0][1])))
+    name = next((j for _, j in names if j != ids[0][1] or "name" in given), None)
+    if name is None:
+        raise _column_error(table, header, "name")
+    return ids[0][1], name
+
+
+def find_fault(table: Table, i: int, what: str) -> str:
+    """Why a column is not the ``id`` or ``name``, by the first rows; "" if it may be. One with few ids may be sorted by
+    them, so that only a single one is a fault.
+    """
+    rows = [row for row in table.sample if i < len(row)]
+    cells = [text for row in rows if row[i] is not None and (text := str(row[i]).strip()) not in _NONE]
+    if len(rows) < _LEAST_ROWS:
+        return ""
+    if 2 * len(cells) < len(rows):
+        return f"is empty in {len(rows) - len(cells)} of the first {len(rows)} rows"
+    if len(cells) >= _LEAST_REPEATS and len(set(cells)) == 1:
+        return f"is '{make_excerpt(cells[0])}' in all of the first {len(rows)} rows"
+    if what == "name" and sum(_NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
+        return f"holds numbers ({make_excerpt(cells[0])})"
+    return ""
+
+
 def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
-    """Without a header: id, name, type, aliases; with options, only the columns that they name, and id and name."""
+    """Without a header: id and name, and types and aliases where the next columns look so; with options, only the
+    columns that they name, and id and name.
+    """
     one = {what: found[0] for what, found in given.items()}
     id_, name = one.get("id", 0), one.get("name", 1)
     if id_ == name and not ("id" in given and "name" in given):
         # The same column for both only if both options name it, as for a plain list of names.
         raise _column_error(table, None, "id" if "name" in given else "name")
+    for what, i in (("id", id_), ("name", name)):
+        if what not in given and (fault := find_fault(table, i, what)):
+            message = (
+                f"there is no known header, and column {i + 1}, which would be the {what}, {fault}. Name the columns"
+            )
+            raise _column_error(table, None, what, message)
     layout = Layout(id_, name, description=one.get("description"), popularity=one.get("popularity"))
-    layout.types, layout.aliases = (
-        given.get(what, () if given else (place,)) for what, place in (("type", 2), ("alias", 3))
-    )
+    layout.types, layout.aliases = (given.get(what, ()) for what in ("type", "alias"))
+    layout.n_columns = max(map(len, table.sample), default=0)
+    if not given:
+        if _holds_types(table.sample, 2):
+            layout.types = (2,)
+        if _holds_names(table.sample, 3) and (layout.types or not _column(table.sample, 2)):
+            layout.aliases = (3,)
     return layout
+
+
+def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
+    """Whether a column has few values that repeat, or known types."""
+    cells = [item for cell in _column(rows, i) for item in cell.split("|")]
+    if any(len(cell) < _LEAST_LETTERS or not _DIGIT.sub("", cell).strip(" .,:-/") for cell in cells):
+        return False
+    coarse = _type_map().coarse_type
+    is_known = sum(coarse(cell) is not None for cell in cells) > 0.5 * len(cells)
+    return bool(cells) and (is_known or (len(cells) >= _LEAST_REPEATS and 1 < len(set(cells)) <= len(cells) / 3))
+
+
+@lru_cache(maxsize=1)
+def _type_map() -> TypeMap:
+    return TypeMap.load()
+
+
+def _holds_names(rows: Sequence[Sequence[Any]], i: int) -> bool:
+    """Whether a column has many values of a few words each."""
+    cells = _column(rows, i)
+    n_names = sum(
+        any(map(str.isalpha, cell)) and cell.count(" ") <= _MOST_SPACES * (1 + cell.count("|")) for cell in cells
+    )
+    return bool(cells) and n_names > 0.8 * len(cells) and len(set(cells)) > 0.5 * len(cells)
 
 
 def complete(given: TableColumns, known: TableColumns, header: Sequence[str]) -> TableColumns:
@@ -303,37 +439,31 @@ def _find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = fro
 
 
 HEADER_WORDS = frozenset(
-    "code codes concept concept_id conceptid concept_name curie definition descriptor entity entity_name english_name "
-    "full_name gene heading identifier iri item item_id item_label itemlabel key kind label labels lang language "
-    "main_name mention name name_en names number official_name parent preferred_label preferred_name preferred_term "
-    "preflabel pref_label primary_name primarytitle ref reference short_name source string surface symbol synonym "
-    "synonyms tag term terms text title titles type types uid unique_id uri url uuid value word wikidata_id".split()
+    "code codes concept curie definition description descriptor designation entity gene heading id identifier iri item "
+    "key kind label labels lang language mention name names number parent preflabel ref reference source status string "
+    "surface symbol synonym synonyms tag term terms text title titles type types uid uri url uuid value word".split()
 )
-"""Words that head columns. Two of them, and nothing else but words, are hardly the id and the name of an entity."""
+"""Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
 
-_WORD = re.compile(r"[^\W\d][\w .:/()#-]{0,39}")
+_WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
 _DIGIT = re.compile(r"\d")
 _N_OTHERS = 5  # rows after the first that must have ids with digits
 _MAX_SHOWN = 8  # cells in a warning
 _LEAST_ROWS = 5
 _LEAST_TYPES = 20
+_LEAST_REPEATS = 10  # cells, of which a few that repeat tell something
+_LEAST_LETTERS = 2  # of a type; one letter is a flag
+_MOST_SPACES = 6  # in a name; a description has more
+_NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
+_NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")
 _ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
 _MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
 _IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
 
 
-def find_suspicions(table: Table, layout: Layout, *, is_guessed: bool) -> Iterator[ReadWarning]:
-    """Warnings for a table, from its first rows; `is_guessed` if no option names a column."""
+def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
+    """Warnings for a table, from its first rows."""
     path, rows = table.path, table.sample
-    if layout.header is None and is_guessed and rows and looks_like_header(rows[0], rows[1:]):
-        first = ", ".join(make_excerpt(str(cell).strip()) for cell in rows[0][:_MAX_SHOWN])
-        more = ", ..." if len(rows[0]) > _MAX_SHOWN else ""
-        message = (
-            f"{path}:{table.header_line or 1}: the first row ({first}{more}) looks like a header, but is read as an "
-            "entity: none of its words is known to mean the id and the name. If it is a header, name the columns of "
-            "ids and names"
-        )
-        yield ReadWarning(message, options=("id_column", "name_column"))
     names = _column(rows, layout.name)
     if layout.id != layout.name and len(names) >= _LEAST_ROWS:
         odd = [name for name in names if _ID_LIKE.fullmatch(name)]
@@ -376,14 +506,17 @@ def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether the first row of a table is a header, although its words are not known: all its cells are different
-    words, the first one without a digit, and two of them are `HEADER_WORDS`, or the ids of the others have digits.
+    """Whether the first row of a table is a header, although its words for ids and names are not known: all its cells
+    are different words, and two of them are `HEADER_WORDS`, or the ids of the others have digits, and the first has
+    none.
     """
     cells = [str(cell).strip() for cell in first]
-    is_words = all(map(_WORD.fullmatch, cells)) and len(set(cells)) == len(cells)
-    if len(cells) < 2 or not is_words or _DIGIT.search(cells[0]):
+    while cells and not cells[-1]:
+        cells.pop()
+    if len(cells) < 2 or len(set(cells)) < len(cells) or not all(map(_WORD.fullmatch, cells)):
         return False
-    if sum(cell.casefold().replace(" ", "_") in HEADER_WORDS for cell in cells) >= 2:
+    is_digit_less = not _DIGIT.search(cells[0])
+    if is_digit_less and sum((words_of(cell) or [""])[-1] in HEADER_WORDS for cell in cells) >= 2:
         return True
     has_digit = [bool(row and _DIGIT.search(str(row[0]))) for row in others]
-    return len(has_digit) >= _N_OTHERS and all(has_digit)
+    return is_digit_less and len(has_digit) >= _N_OTHERS and all(has_digit)

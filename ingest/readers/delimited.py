@@ -23,16 +23,17 @@ from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.streams import ByteSource
-from ingest.readers.columns import Row, Table
+from ingest.readers.columns import Row, Table, looks_like_header
+from ingest.readers.json_records import decode_object
 from pearl_qdrant.errors import FormatError, OptionError
 
 BAD_QUOTING = "bad_quoting"
 COMMENT = "comment"
 
-DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "\t|\t": "tab, bar, tab"}
+DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "~": "tilde", "\t|\t": "tab, bar, tab"}
 """Tried in this order when no delimiter is given."""
 
-_N_LINES = 200
+_N_LINES = 1000
 _N_TITLES = 20  # records in which the header is looked for
 _GRACE = 1 << 20  # characters that may be read again beside as many as the file had so far
 _EXCERPT = 1 << 8
@@ -90,7 +91,9 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     tried = [one for sign in signs if (one := _try_sign(source.path, lines, sign, columns, known, kind)) is not None]
     with_header = [one for one in tried if one.header is not None and known(one.header)]
     kind_of_text = describe_text(head)
-    if kind_of_text and not with_header and not delimiter and not kind_of_text.startswith(("JSON", "N-Triples")):
+    is_ours = with_header and not (kind_of_text or "").startswith("an e-mail")
+    is_ours = is_ours or (kind_of_text or "").startswith(("JSON", "N-Triples"))
+    if kind_of_text and not is_ours and options.delimiter is None and not columns.given():
         raise _no_table(source.path, head, lines, delimiter)
     usable = with_header or [one for one in tried if delimiter or one.share() >= _LEAST[one.delimiter == "\t"]]
     is_list = columns.id is not None and columns.id == columns.name
@@ -114,6 +117,13 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     best.header_line = best.header_line + n_skipped if best.header_line else 0
     best.about = best.describe()
     best.rows = read_rows(islice(read_lines(source), best.n_skipped, None), best)
+    for i in range(best.n_columns if best.header is None and best.sample else 0):
+        cells = [row[i] for row in best.sample if len(row) > i]
+        if all(cell[:2] == '{"' and isinstance(decode_object(cell.encode()), dict) for cell in cells):
+            message = (
+                f"column {i + 1} holds a JSON object in each row. Read it by itself, with cut -f{i + 1}, as JSON Lines"
+            )
+            raise FormatError(source.path, 1, message)
     best.header_line = best.header_line or best.n_skipped + 1
     return best
 
@@ -154,20 +164,31 @@ def _try_sign(
     n_comments = next((i for i, (_, row) in enumerate(filled) if not row[0].lstrip().startswith(_MARKS)), len(filled))
     whole = next((i for i, (_, row) in enumerate(filled[:n_comments]) if len(row) >= width), n_comments)
     start = whole
-    if whole == n_comments - 1 and len(filled[whole][1]) == width:  # "#tax_id<TAB>name": the header itself
-        number, row = filled[whole]
-        row = [row[0].lstrip("#! ").strip(), *row[1:]]
-        if known(row) or not columns.names():
-            table.header, table.header_line = row, number
-        start += 1
+    for i, (number, row) in enumerate(filled[whole:n_comments], whole):  # "#tax_id<TAB>name": the header itself
+        row = [row[0].lstrip("#!/% ").strip(), *row[1:]]
+        is_last = i == whole == n_comments - 1 and not columns.names()
+        if len(row) == width and (known(row) or is_last):
+            table.header, table.header_line, start = row, number, n_comments
     table.has_comments = start > 0
     if table.header is None:
         titles = filled[start : start + _N_TITLES]
         number, row = next(((number, row) for number, row in titles if known(row)), (0, []))
         if all(sum(map(bool, map(str.strip, title))) < len(row) for n, title in titles if n < number):
             table.header, table.header_line = (row, number) if number else (None, 0)
+        rows = [row for _, row in filled[start:]]
+        if table.header is None and not columns.given() and rows and looks_like_header(rows[0], rows[1:]):
+            table.header, table.header_line = rows[0], filled[start][0]
+        below = next((row for number, row in filled if number > table.header_line), [])
+        same = sum(
+            one.strip().casefold() == two.strip().casefold()
+            for one, two in zip(table.header or (), below, strict=False)
+        )
+        if known(below) and 2 * same > len(below):  # the header once more, in other letters
+            table.header_line += 1
     if table.header is not None:
         table.n_skipped = table.header_line
+        if filled[:start] and table.header_line <= filled[start - 1][0]:
+            table.n_skipped = filled[start - 1][0]
         table.sample = [row for number, row in filled if number > table.n_skipped]
     else:
         table.n_skipped = filled[start][0] - 1 if start < len(filled) else 0

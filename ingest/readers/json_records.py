@@ -8,7 +8,9 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,6 +28,13 @@ NESTED_TOO_DEEP = "nested_too_deep"
 _BINDINGS = "results.bindings.item"  # of SPARQL's results
 _EXCERPT = 1 << 8
 _MAX_SKIPPED_DEPTH = 4  # levels of what is passed over that are read piece by piece
+_MAX_LEVELS = 12  # in which objects are looked for
+_SURVEYED = 4 << 20  # characters, in which the lists of objects are found
+_DOCUMENT = re.compile(
+    rb'\{(?:\s*"[^"\\]{1,60}"\s*:\s*(?:"[^"\\]*"|[\w.+-]+|\{[^{}\[\]]*\}|\[[^{}\[\]]*\])\s*,)*'
+    rb'\s*"[^"\\]{1,60}"\s*:\s*\[\s*\{|\{\s*"[^"\\]{1,60}"\s*:\s*\{'
+)
+_OF_RECORDS = frozenset("id @id _id name label title".split())
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SURROGATE = re.compile(r"\\u[dD][89A-Fa-f]")
 # Numbers with a point stay as they are written: 1.10 may be an id.
@@ -54,11 +63,12 @@ def is_lines(head: bytes) -> bool:
     items = list(filter(None, map(_trim, text.split(b"\n"))))
     if not items or not items[0].startswith(b"{"):
         return False
+    is_document = _DOCUMENT.match(text) is not None
     if len(items) == 1 and len(head) >= HEAD_BYTES:
-        return not text.startswith(b"[{") and _wrapper(text) is None
+        return not text.startswith(b"[{") and not is_document
     is_array = text.startswith(b"[")
     if isinstance(decode_object(items[0]), dict):
-        return len(items) > 1 or is_array or not _find_prefix(text)
+        return len(items) > 1 or is_array or not is_document
     is_whole = not text.startswith(b"[{") and items[0].endswith(b"}")  # a damaged line
     return is_whole and len(items) > 1 and items[1].startswith(b"{")
 
@@ -75,13 +85,11 @@ def _trim(line: bytes) -> bytes:
 
 def read_records(source: ByteSource, *, prefix: str | None = None, wanted: bytes = b"") -> Iterator[Record]:
     """Objects with their line, or their number in the file where they are not lines; bad ones as `BadLine`. `prefix`:
-    where the objects are, as a path of `read_values`; None: `find_prefix`. Lines without the bytes `wanted` are left
+    where the objects are, as a path of `read_values`; None: one on each line. Lines without the bytes `wanted` are left
     out. Raises FormatError if the file is not JSON, or ends early; with the object that was reached.
     """
-    head = source.head(HEAD_BYTES)
-    if not head.removeprefix(BOM).strip():
+    if not source.head(HEAD_BYTES).removeprefix(BOM).strip():
         raise FormatError(source.path, None, "has no JSON object at its start")
-    prefix = find_prefix(head) if prefix is None else prefix
     yield from _read_lines(source, wanted) if prefix is None else _read_items(source, prefix)
 
 
@@ -97,42 +105,142 @@ def _read_lines(source: ByteSource, wanted: bytes) -> Iterator[Record]:
                 yield number, found
 
 
-def _wrapper(text: bytes) -> str | None:
-    """The key of the first array of objects, or object of objects, in a wrapping object."""
-    found = re.match(rb'\{(?:\s*"[^"\\]{1,60}"\s*:\s*(?:"[^"\\]*"|[\w.+-]+|\{[^{}\[\]]*\}|\[[^{}\[\]]*\])\s*,)*'
-                     rb'\s*"([^"\\]{1,60})"\s*:\s*\[\s*\{', text)  # fmt: skip
-    return None if found is None else found[1].decode("utf-8", "replace")
+@dataclass(slots=True)
+class Place:
+    """Where objects are in a file: a path of `read_values`, how many were seen there, and the keys of the first."""
+
+    path: str
+    n: int
+    keys: set[str]
 
 
-def find_prefix(head: bytes) -> str | None:
-    """Where the objects of a file are, as a path of `read_values`; None: one on each line."""
-    return None if is_lines(head) else _find_prefix(head.removeprefix(BOM))
+def find_places(source: ByteSource) -> tuple[set[str], list[Place]] | None:
+    """The keys of the whole document, "" among them if it is an array, and the outermost lists and maps of objects of
+    one shape in its beginning, the largest first; None if the objects are one a line. Never raises.
+    """
+    head = source.head(HEAD_BYTES).removeprefix(BOM).lstrip()
+    if is_lines(head) and (head.startswith(b"[") or sum(bool(line.strip()) for line in head.split(b"\n", 9)) > 1):
+        return None
+    survey = _Survey(_Stream(source))
+    return survey.keys, sorted(survey.places, key=lambda place: -place.n)
 
 
-def _find_prefix(head: bytes) -> str:
-    text = head.lstrip()
-    if text.startswith(b"["):
-        return "item"
-    if re.match(rb'\{\s*"head"\s*:', text) and b'"bindings"' in text:
-        return _BINDINGS
-    if re.match(rb'\{\s*"[^"\\]{1,60}"\s*:\s*\{', text) and _wrapper(text) is None:
-        return "*"  # from ids to objects
-    key = _wrapper(text)
-    # An object with an id of its own and a list of objects in it is a record, and no wrapper.
-    is_record = key is not None and re.search(rb'"(?:id|@id|_id|name)"\s*:\s*"', text[: text.find(b"[")]) is not None
-    return "" if key is None or is_record else f"{key}.item"
+class _Survey:
+    """The lists and maps of objects of one document, found in its first `_SURVEYED` characters."""
+
+    def __init__(self, stream: _Stream) -> None:
+        self.keys: set[str] = set()
+        self.places: list[Place] = []
+        self._stream = stream
+        with suppress(FormatError):
+            self._look(())
+
+    def _look(self, path: tuple[str, ...]) -> set[str] | None:
+        """Read a value; the keys of an object, else None. Takes down the places in it, unless it is one itself."""
+        opening = self._stream.peek()
+        if opening not in ("{", "["):
+            self._stream.value()
+            return None
+        n_places, is_list = len(self.places), opening == "["
+        found, n_values, keys = list[set[str]](), 0, dict[str, None]()
+        try:
+            for key in self._stream.keys("]" if is_list else "}"):
+                keys[key] = None
+                inner = self._look((*path, "*" if "." in key else key)) if len(path) < _MAX_LEVELS else self._skip()
+                n_values += 1
+                if inner is not None:
+                    found.append(inner)
+                if self._stream.n_read > _SURVEYED:
+                    break
+        finally:
+            if not path:
+                self.keys = {""} if is_list else set(keys)
+            if found and (is_list or (len(found) > 1 and len(found) > 0.8 * n_values and _is_one_shape(found))):
+                del self.places[n_places:]
+                self.places.append(
+                    Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found))
+                )
+        if self._stream.n_read > _SURVEYED:
+            raise FormatError("", None, "")
+        return None if is_list else set(keys)
+
+    def _skip(self) -> set[str] | None:
+        """Read a value that is too deep to be looked into; the keys of an object, else None."""
+        value = self._stream.value()
+        return set(value) if isinstance(value, dict) else None
+
+
+def _is_one_shape(found: Sequence[set[str]]) -> bool:
+    """Whether most objects have most keys of the first of them."""
+    first = found[0]
+    return bool(first) and sum(2 * len(first & one) >= len(first | one) for one in found) > 0.8 * len(found)
+
+
+def choose_place(
+    path: str, found: tuple[set[str], list[Place]] | None, wanted: str | None, *, is_record: bool
+) -> str | None:
+    """Where the objects of a file are, as a path of `read_values`: the one that is wanted, else the largest of
+    `find_places`, or the document itself if it `is_record` or has no others; None: one on each line. Raises FormatError
+    if it may be either.
+    """
+    if wanted is not None:
+        plain = wanted.strip(".").removesuffix(".item").removesuffix(".*")
+        paths = [one.path for one in found[1]] if found is not None else []
+        return next((one for one in paths if one.rpartition(".")[0] == plain), f"{plain}.*" if plain else "")
+    if found is None:
+        return None
+    keys, places = found
+    if is_record or not places:
+        return ""
+    first = places[0]
+    if first.path != "item" and keys & _OF_RECORDS and "resourceType" not in keys:
+        if first.n > 1 and first.keys & _OF_RECORDS and len(places) == 1:
+            where = first.path.rpartition(".")[0]
+            message = (
+                f"is one object with an id or a name of its own, and a list '{where}' of {first.n:,} objects. Say "
+            )
+            raise FormatError(path, None, f"{message}which are the records: '.' or '{where}'", option="records")
+        return ""
+    return first.path
 
 
 def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
+    *_, last = ("", *prefix.removesuffix(".item").removesuffix(".*").split("."))
     for number, (_, _, key, item) in enumerate(read_values(source, prefix), start=1):
         if not isinstance(item, dict):
             yield number, BadLine(NOT_AN_OBJECT, str(item)[:_EXCERPT])
             continue
         if prefix == _BINDINGS:  # {"item": {"type": "uri", "value": ...}}
             item = {name: one.get("value") if isinstance(one, dict) else one for name, one in item.items()}
-        elif prefix == "*":
+        elif prefix.endswith("*") and key not in ("item", str(number - 1)):
             item.setdefault("id", key)
+        yield from with_nested((number, item), last)
+
+
+def with_nested(record: Record, key: str = "children") -> Iterator[Record]:
+    """An object, and those that it holds in a list under this key, and so on."""
+    number, item = record
+    waiting = [item]
+    while waiting:
+        item = waiting.pop()
+        inner = item.get(key) if isinstance(item, dict) else None
+        if isinstance(item, dict) and isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
+            waiting += reversed(inner)
+            item = {name: value for name, value in item.items() if name != key}
         yield number, item
+
+
+def unwrap(record: dict[str, Any], key: str) -> dict[str, Any]:
+    """The object that an object of a list holds, as those of Elasticsearch, GeoJSON and GraphQL do, with its id."""
+    inner = record.get(key)
+    rest = {name: value for name, value in record.items() if name not in (key, "geometry", "bbox")}
+    if key in ("properties", "tags"):  # of GeoJSON and OpenStreetMap, whose types are shapes
+        rest.pop("type", None)
+    return {**rest, **inner} if isinstance(inner, dict) else record
+
+
+WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource", "tags")
+"""Keys of the object proper in an object of a list."""
 
 
 def read_values(source: ByteSource, *paths: str) -> Iterator[tuple[int, str, str, Any]]:
@@ -146,15 +254,16 @@ def read_values(source: ByteSource, *paths: str) -> Iterator[tuple[int, str, str
 
 
 class _Stream:
-    """Reads JSON piece by piece; only what `_value` returns is held in memory."""
+    """Reads JSON piece by piece; only what `value` returns is held in memory."""
 
     def __init__(self, source: ByteSource) -> None:
         self._path = source.path
         self._chunks = source.chunks()
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._parse = json.JSONDecoder(parse_constant=_refuse, strict=False).raw_decode
+        self._parse = json.JSONDecoder(parse_float=str, parse_constant=_refuse, strict=False).raw_decode
         self._text, self._place, self._counted, self._line = "", 0, 0, 1
         self._is_ended = False
+        self._n_before = 0
 
     def find(self, paths: dict[str, list[str]], depth: int, keys: Iterable[str]) -> Iterator[tuple[int, str, str, Any]]:
         """What is at the paths, whose first steps led here, of the next values, which have these keys."""
@@ -165,11 +274,16 @@ class _Stream:
                 found = next((path for path, steps in inside.items() if len(steps) == depth + 1), None)
             opening = self.peek()
             if found is not None:
-                yield self._count_lines(), found, key, self._value()
+                yield self._count_lines(), found, key, self.value()
             elif opening in ("[", "{") and (inside or depth < _MAX_SKIPPED_DEPTH):
-                yield from self.find(inside, depth + 1, self._keys("]" if opening == "[" else "}"))
+                yield from self.find(inside, depth + 1, self.keys("]" if opening == "[" else "}"))
             else:
-                self._value()
+                self.value()
+
+    @property
+    def n_read(self) -> int:
+        """Characters up to here."""
+        return self._n_before + self._place
 
     def peek(self) -> str:
         """The next character that is not space; empty at the end."""
@@ -180,7 +294,7 @@ class _Stream:
             if not self._fill(1):
                 return ""
 
-    def _keys(self, closing: str) -> Iterator[str]:
+    def keys(self, closing: str) -> Iterator[str]:
         """Keys of the object or array that begins here; the caller consumes the value of each."""
         self._place += 1
         if self.peek() == closing:
@@ -190,7 +304,7 @@ class _Stream:
             if closing == "]":
                 yield "item"
             else:
-                key = self._value()
+                key = self.value()
                 self._take(":")
                 yield str(key)
             if self.peek() == closing:
@@ -203,7 +317,7 @@ class _Stream:
             raise self._error(f"is not valid JSON, or ends early (expected {sign!r})")
         self._place += 1
 
-    def _value(self) -> Any:
+    def value(self) -> Any:
         self.peek()
         while True:
             try:
@@ -241,6 +355,7 @@ class _Stream:
                 size += len(parts[-1])
         except UnicodeDecodeError as error:
             raise self._error(f"is not valid UTF-8 ({error.reason})") from error
+        self._n_before += self._place
         self._text, self._place, self._counted = "".join(parts), 0, 0
         return size > 0
 

@@ -93,7 +93,7 @@ class OntologyReader(Reader):
         super().__init__(type_map=type_map, limit=options.limit)
         self.scopes, self._links = check_scopes(options.scopes), options.links
         self._tree: ClassGraph[str] | None = None
-        self.sources = self.open_sources(paths)
+        self.sources = tuple(map(self.as_text, self.open_sources(paths)))
 
     @abstractmethod
     def read_tree(self) -> ClassGraph[str]:

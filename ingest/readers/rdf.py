@@ -40,6 +40,7 @@ from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, chec
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
 from ingest.io.streams import ByteSource, list_inputs
 from ingest.readers import rdf_entities as known
+from ingest.readers.json_records import is_lines
 from ingest.readers.ontology import check_scopes
 from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_ENDING, RDF_XML, TURTLE, find_root, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers
@@ -112,15 +113,16 @@ class RdfReader(Reader):
         outer = list_inputs(path, n_levels=1)
         names = [inner for one in outer for inner in ([one] if one == path else list_inputs(one))]
         for source in self.open_sources(names) if names else ():
-            head = source.head(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+            head = Utf8Source(source).head(HEAD_BYTES)
             must_be = names == [path] or RDF_ENDING.search(source.path)
-            yield source, check_syntax(source.path, head) if must_be else find_syntax(head)
+            syntax = check_syntax(source.path, head) if must_be else find_syntax(head)
+            yield source if syntax in (None, RDF_XML) else self.as_text(source), syntax  # XML names its encoding itself
 
     def _find_vocabulary(self) -> known.Vocabulary:
         """What a first pass over all files finds. Raises as `read`."""
         if self._vocabulary is None:
             wanted = frozenset().union(*(one.extend(*self._added).properties() for one in known.profiles().values()))
-            found = known.Vocabulary()
+            found = known.Vocabulary(self._added[0])
             for source, syntax in self._files:
                 for subject, facts in _read_runs(source, syntax, wanted, ReadReport(max_errors=None), found):
                     found.add(subject, facts)
@@ -265,13 +267,32 @@ def read_triples(source: ByteSource, syntax: str, report: ReadReport) -> Iterato
     Raises FormatError if the file is damaged, or an error in it is not that of a line of N-Triples; InputError if it
     cannot be read; TooManyErrorsError if there are more bad lines than the report allows.
     """
+    if syntax == JSON_LD and len(source.head(HEAD_BYTES).split(b"\n{", 1)) > 1 and is_lines(source.head(HEAD_BYTES)):
+        return _read_documents(source, report)
     return _read_rows(source, report) if syntax == N_TRIPLES else _read_stream(source, syntax)
+
+
+def _read_documents(source: ByteSource, report: ReadReport) -> Iterator[tuple[Quad, int]]:
+    """Triples of JSON-LD with a document a line."""
+    form = pyoxigraph.RdfFormat.JSON_LD
+    for number, line in byte_lines(source, max_bytes=limits.MAX_ITEM_BYTES):
+        if isinstance(line, BadLine):
+            report.skip(line.reason, path=source.path, line=number, text=line.text)
+        elif line.strip():
+            try:
+                found = list(pyoxigraph.parse(line, format=form, base_iri=known.BASE, lenient=True))
+            except SyntaxError as error:
+                if "LoadDocumentCallback" in str(error.msg):
+                    raise FormatError(source.path, number, _REMOTE) from error
+                report.skip(BAD_TRIPLE, path=source.path, line=number, text=line.decode("utf-8", "replace"))
+            else:
+                yield from ((quad, number) for quad in found)
 
 
 def _read_rows(source: ByteSource, report: ReadReport) -> Iterator[tuple[Quad, int]]:
     """Triples of N-Triples and N-Quads, by batches of lines."""
     batch, size = list[tuple[int, bytes | BadLine]](), 0
-    for numbered in byte_lines(Utf8Source(source, "utf-8"), max_bytes=limits.MAX_LINE_BYTES):
+    for numbered in byte_lines(source, max_bytes=limits.MAX_LINE_BYTES):
         batch.append(numbered)
         size += len(numbered[1]) if isinstance(numbered[1], bytes) else 0
         if size > _BATCH:
@@ -387,7 +408,7 @@ class _Feed:
         if self._syntax != RDF_XML:
             if self._syntax == TURTLE:  # on the first line, so that the others keep their numbers
                 yield "".join(f"@prefix {name}: <{iri}> . " for name, iri in PREFIXES.items()).encode()
-            yield from Utf8Source(source, "utf-8").chunks()
+            yield from source.chunks()
             return
         declared = _XML_ENCODING.match(source.head(HEAD_BYTES).removeprefix(codecs.BOM_UTF8))
         name = declared[1].decode() if declared else "utf-8"

@@ -16,6 +16,7 @@ import numpy as np
 from pyoxigraph import Quad
 
 from ingest.base.format import ReadOptions
+from ingest.base.languages import language_code
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
@@ -205,8 +206,9 @@ class Vocabulary:
     hashes of the ids of subjects whose statements are not adjacent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Sequence[str] = ()) -> None:
         self.profile, self._skos = profiles()["names"], profiles()["skos"]
+        self._labels = frozenset((*profiles()["ontology"].labels, *labels))
         self.counts, self.seen, self._n = Counter[str](), Counter[str](), Counter[str]()
         self.has_classes = False
         self.tree, self._concepts = ClassGraph[str](), ClassGraph[str]()
@@ -242,7 +244,7 @@ class Vocabulary:
             for predicate, value, _, _ in facts:
                 if predicate in REPLACED_BY and (is_gone or predicate.endswith("isReplacedBy")):
                     self.tree.replace(identity, entity_id(value))
-        self._count(subject, classes, has_label=LABEL in names)
+        self._count(subject, classes, has_label=not names.isdisjoint(self._labels))
 
     def _add_edge(self, subject: str, predicate: str, value: str) -> None:
         """Take a statement whose value is no literal."""
@@ -421,7 +423,7 @@ class EntityMaker:
 
     def _find_rank(self, tag: str) -> tuple[int, bool] | None:
         """The place of a language, lower is better, and whether its names are aliases; None if it is not taken."""
-        n, is_items = 2 * len(self._languages), self.profile.is_items
+        n, is_items, tag = 2 * len(self._languages), self.profile.is_items, language_code(tag)
         for place, language in enumerate(self._languages):
             if tag == language:
                 return 2 * place, True

@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
+from ingest.base.languages import language_code
 from ingest.base.reader import RowStore, name_hash
 from ingest.io import limits
 from ingest.io.encoding import BadLine
@@ -249,7 +250,7 @@ class RowReader:
         `languages` are those that are read, the preferred one first, all if empty; `has_own_name`: an option names the
         column of names.
         """
-        store.add(self._facts([language.casefold() for language in languages], has_own_name))
+        store.add(self._facts(list(map(language_code, languages)), has_own_name))
 
     def gathered(self, store: RowStore) -> Iterator[Entity]:
         for id_, facts in groupby(map(_decoder.decode, store.rows()), itemgetter(0)):
@@ -277,7 +278,8 @@ class RowReader:
             if literal := self._literal(value):
                 value, language = literal
             else:
-                value, language = self._taken(value), language.casefold()
+                value = self._taken(value)
+            language = language_code(language)
             place = _place(language, wanted or ["en"])
             if role == SKIP:
                 report.filter_out(OTHER_ROW)
@@ -338,7 +340,7 @@ NOT_TEXT = "not_text"
 BREAKS = re.compile(r"[\t\n\r]+")  # what becomes one space inside a cell
 LISTS = "lists"  # in place of a separator: cells are lists as JSON or Python write them
 ONE = "none"  # in place of a separator: a cell is one item, whatever is in it
-NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- — .".split())
+NOTHING = frozenset("\\N NULL null NaN nan NA N/A n/a #N/A <NA> None none - -- — -0- .".split())
 """Marks for a missing value, in columns other than ids and names."""
 
 _NO_ITEM = NOTHING - {"NA", "none", "."}  # as one item among others, these may be names

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from ingest.base.format import Head
-from ingest.io.encoding import BOM, HEAD_BYTES
+from ingest.io.encoding import BOM, HEAD_BYTES, describe_text
 
 N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
 
@@ -51,7 +51,7 @@ _DOCTYPE = re.compile(
     rb"<!DOCTYPE[^\[>]*(?:\[((?:[^\]\"'<]|\"[^\"]*\"|'[^']*'|<!--(?:[^-]|-(?!->))*-->|<(?!!--))*)\]\s*)?>"
 )
 _ROOT = re.compile(rb"<((?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*))(?=[\s/>])")
-_LD_KEY = re.compile(rb'"@(?:context|id|graph|type)"\s*:')
+_LD_KEY = re.compile(rb'"@(?:context|id|graph)"\s*:')
 RDF_ENDING = re.compile(r"\.(?:ttl|trig|nt|nq|owl|rdf|jsonld)(?:\.(?:gz|bz2|xz|zst))?$", re.IGNORECASE)
 _FILES = re.compile(r"(?:MR|RXN)(CONSO|STY|DEF|RANK)\.RRF(?:\.(?:gz|bz2|xz|zst))?", re.IGNORECASE)
 UMLS_PACKED = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
@@ -74,6 +74,9 @@ _WIKIDATA_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
 
 def looks_like_json(head: bytes) -> bool:
     """Whether a file begins with an object, or an array of objects."""
+    texts = rb"\[\s*\[?\s*\"[^\"\n]*\"\s*[,\]]"  # a list of texts or lists, which are no objects
+    if re.match(rb"(?:\xef\xbb\xbf)?\s*" + texts, head):
+        return head.rstrip().endswith(b"]") or len(head) >= HEAD_BYTES
     return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*[\"}]", head) is not None
 
 
@@ -160,6 +163,8 @@ SIGNS: dict[str, Callable[[Head], bool]] = {
     "obograph": lambda head: bool(_IS_GRAPH.match(head.data) and _GRAPH_KEYS.search(head.data)),
     "rdf": lambda head: find_syntax(head.data) is not None,
     "obo": _is_obo,
+    "xml": lambda head: (describe_text(head.data) or "").startswith("XML"),
+    "yaml": lambda head: (describe_text(head.data) or "").startswith("YAML"),
 }
 """By format, whether a file begins so; in the order in which they are tried. They never raise."""
 

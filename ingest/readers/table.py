@@ -9,7 +9,7 @@ otherwise than it is read is said as a warning.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
 from itertools import chain, dropwhile, islice
@@ -29,29 +29,35 @@ from ingest.base.format import (
 )
 from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
-from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, check_decodable, check_encoding, check_is_text
-from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, make_excerpt
+from ingest.io.encoding import HEAD_BYTES, BadLine, check_decodable, check_encoding, check_is_text
+from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
 from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, is_folder, is_workbook, list_inputs
 from ingest.readers.columns import (
     MAX_COLUMNS,
     Layout,
     Row,
     Table,
+    columns_of,
     complete,
     find_layout,
     find_suspicions,
     is_header,
+    looks_like_header,
     shown,
 )
+from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
-from ingest.readers.json_records import find_prefix, read_records
+from ingest.readers.json_records import WRAPPED, choose_place, find_places, read_records, unwrap, with_nested
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
 from ingest.readers.signs import looks_like_json
+from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError
 from pearl_qdrant.records import Entity
 
-_N_SAMPLE = 200  # rows by which layouts, separators and suspicions are found
+_N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
+_N_SHEETS = 10  # of a workbook, in which a header is looked for
+_N_SHOWN = 5  # lists of objects, in a warning
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
 
 
@@ -69,26 +75,71 @@ def _header_test(options: ReadOptions) -> IsHeader:
 def open_json(source: ByteSource, options: ReadOptions) -> Table:
     """Open JSON; paths that options or a known base name are columns. Raises FormatError if no object begins it."""
     check_is_text(source.path, source.head(HEAD_BYTES))
-    columns = options.columns or TableColumns()
-    prefix = find_prefix(source.head(HEAD_BYTES)) or ""
-    records = read_records(source)
+    columns, bases = options.columns or TableColumns(), bases_of(options)
+    found = find_places(source)
+    keys = found[0] if found is not None else set[str]()
+    shape = next((one for base in bases for one in base.shapes if one.document and one.document <= keys), None)
+    given = None if isinstance(source, XmlSource) else options.records
+    wanted = shape.records if shape is not None and given is None else given
+    named = {parse_path(name)[0] for name in columns.names()}
+    is_record = find_shape(bases, list(keys), ()) is not None or bool(named and named <= keys)
+    prefix = choose_place(source.path, found, wanted, is_record=is_record)
+    records = read_records(source, prefix=prefix)
     first = list(islice(records, _N_SAMPLE))
     objects = [record for _, record in first if isinstance(record, dict)]
     if not objects:
-        raise FormatError(source.path, 1, "has no JSON object at its start")
+        if prefix and options.records is not None:
+            raise FormatError(source.path, None, f"has no object at '{options.records}'", option="records")
+        raise FormatError(source.path, 1, "has no JSON object at its start; lists of texts or of lists are not read")
+    if any(isinstance(one.get("children"), list) for one in objects):
+        records = chain.from_iterable(map(with_nested, chain(first, records)))
+        first = list(islice(records, _N_SAMPLE))
+        objects = [record for _, record in first if isinstance(record, dict)]
+    if (key := _wrapper_of(objects, columns, bases)) is not None:
+        records = (
+            (number, unwrap(one, key) if isinstance(one, dict) else one) for number, one in chain(first, records)
+        )
+        first = list(islice(records, _N_SAMPLE))
+        objects = [record for _, record in first if isinstance(record, dict)]
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
     header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
     header = header[:MAX_COLUMNS]
-    wanted = columns.names()
-    found = find_shape(bases_of(options), header, ())
-    if found is not None:
-        wanted += [*found[1].columns.names(), *filter(None, (found[1].needs,))]
-    paths = {path: parse_path(path) for path in wanted if path.casefold() not in folded and set(path) & set(".[")}
+    names = columns.names()
+    known = find_shape(bases, header, ())
+    if known is not None:
+        names += [*known[1].columns.names(), *filter(None, (known[1].needs,))]
+    paths = {path: parse_path(path) for path in names if path.casefold() not in folded and set(path) & set(".[")}
     header += paths
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
-    about = f"JSON, the list '{prefix.removesuffix('.item')}'" if prefix.endswith(".item") else "JSON"
-    return Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
+    where = prefix.rpartition(".")[0] if prefix else ""
+    about = source.about if isinstance(source, Converted) else "JSON"
+    table = Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
+    if where:
+        table.about += f", the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
+    others = found[1] if found is not None and wanted is None and not is_record else []
+    if prefix:
+        others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
+    else:  # one record, which may be a description of these
+        others = [one for one in others if one.n > 1 and one.path != "item"]
+    if others:
+        listed = ", ".join(f"'{one.path.rpartition('.')[0]}' ({one.n:,})" for one in others[:_N_SHOWN])
+        message = (
+            f"{source.path}: lists of other objects are not read: {listed}. If they are the records, name their path"
+        )
+        table.warnings.append(ReadWarning(message, options=("records",)))
+    return table
+
+
+def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases: Sequence[Base]) -> str | None:
+    """The key under which each object has the one with the name, if the objects have none, and no option names it."""
+    header = list(dict.fromkeys(key for record in objects for key in record))
+    if columns_of(header, "name") or find_shape(bases, header, ()) is not None:
+        return None
+    named = {name.partition(".")[0] for name in columns.names()}
+    return next(
+        (key for key in WRAPPED if key not in named and all(isinstance(one.get(key), dict) for one in objects)), None
+    )
 
 
 def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
@@ -96,19 +147,52 @@ def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
     container = check_path(path)
     if container == "workbook":
         _check_zip(path)
-    opened = stack.enter_context(
-        open_table(path, container, sheet=options.sheet, batch_rows=BATCH_ROWS, check=check_expansion)
-    )
     if container != "workbook":
-        return _columns_of(path, container, opened, options)
-    rows = dropwhile(lambda row: row[0] <= (options.skip_lines or 0), opened.rows)
+        return _columns_of(path, container, _opened(path, container, None, stack), options)
+    table = _open_sheet(path, options, options.records, stack)
+    for name in sheet_names(path)[:_N_SHEETS] if options.records is None and table.header is None else ():
+        with ExitStack() as tried:
+            found = _open_sheet(path, options, name, tried)
+            if found.header is None:
+                continue
+        return _open_sheet(path, options, name, stack)  # behind a cover
+    return table
+
+
+def _opened(path: str, container: Kind, sheet: str | None, stack: ExitStack) -> OpenedTable:
+    opening = open_table(path, container, sheet=sheet, batch_rows=BATCH_ROWS, check=check_expansion)
+    return stack.enter_context(opening)
+
+
+def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitStack) -> Table:
+    opened = _opened(path, "workbook", sheet, stack)
+    rows: Iterator[tuple[int, list[Any]]] = dropwhile(lambda row: row[0] <= (options.skip_lines or 0), opened.rows)
+    name = next((one for one in sheet_names(path) if f"sheet '{one}'" in opened.about), "")
+    if padded := zero_padding(path, name):
+        rows = ((number, _padded(cells, padded)) for number, cells in rows)
     first = list(islice(rows, _N_SAMPLE))
     is_known = _header_test(options)
     titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
     start = next(titles, 0)
     number, header = (first[start - 1][0], list(map(shown, first[start - 1][1]))) if start else (1, None)
+    if (
+        header is None
+        and options.columns is None
+        and first
+        and looks_like_header(first[0][1], [row for _, row in first[1:]])
+    ):
+        start, number, header = 1, first[0][0], list(map(shown, first[0][1]))
     sample = [cells for _, cells in first[start:]]
-    return Table(path, header, chain(first[start:], rows), sample, opened.about, header_line=number, is_typed=True)
+    about = opened.about + ", numbers with their leading zeros" * bool(padded)
+    return Table(path, header, chain(first[start:], rows), sample, about, header_line=number, is_typed=True)
+
+
+def _padded(cells: list[Any], widths: Mapping[int, int]) -> list[Any]:
+    """Cells with the leading zeros that a workbook shows."""
+    return [
+        text_of(cell).zfill(widths[i]) if i in widths and isinstance(cell, (int, float)) else cell
+        for i, cell in enumerate(cells)
+    ]
 
 
 def _columns_of(path: str, container: str, opened: OpenedTable, options: ReadOptions) -> Table:
@@ -163,7 +247,7 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
         try:
             table = open_json(head, options) if is_json else open_text(head, options, _header_test(options))
         except InputError:
-            if not is_json or len(head.data) == HEAD_BYTES:
+            if not is_json or len(head.data) == HEAD_BYTES or head.data.lstrip().startswith(b"["):
                 raise
             table, is_json = open_text(head, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):
@@ -206,7 +290,11 @@ class TableReader(Reader):
         self._kind = kind
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):
-            self._files += [Utf8Source(source, self._encoding) for source in self.open_sources(paths)]
+            for source in self.open_sources(paths):
+                is_foreign = kind in ("xml", "yaml")
+                file = convert(source, kind, options.records) if is_foreign else self.as_text(source, self._encoding)
+                self._files.append(file)
+            self._kind = "jsonl" if kind in ("xml", "yaml") else kind
             return
         if not paths:
             raise ValueError("nothing to read: no path was given")
@@ -229,7 +317,7 @@ class TableReader(Reader):
         """The entities of all files; rows that give a name or a type each are put together after the last of them."""
         known: Ids | None = None
         gathering: RowReader | None = None
-        for file, (table, base, shape) in zip(self._files, self._tables(), strict=True):
+        for table, base, shape in self._tables():
             if shape.gives:
                 continue
             before = report.rows
@@ -242,8 +330,6 @@ class TableReader(Reader):
                 yield from known.collect(rows.entities())
             else:
                 yield from rows.entities()
-            if found := getattr(file, "found", None):
-                report.notes.append(f"{table.path}: its text is in {found}, which was found and converted")
             if report.rows == before:
                 raise FormatError(table.path, None, "has a header and no rows" if table.header else "has no rows")
         if gathering is not None:
@@ -301,8 +387,9 @@ class TableReader(Reader):
         title = f"{base.title}, " if base is not None else ""
         described = layout.describe(by_name=not table.has_numbers)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
+        report.warnings += table.warnings
         if base is None:
-            report.warnings += find_suspicions(table, layout, is_guessed=not columns.given())
+            report.warnings += find_suspicions(table, layout)
         return layout
 
     def _choose_separators(self, table: Table, layout: Layout, shape: Shape) -> dict[int, str]:

@@ -22,10 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any
-from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+from xml.etree.ElementTree import Element
 
 from ingest.base.format import PathLike, ReadOptions
 from ingest.base.reader import Reader, RowStore
@@ -43,6 +42,7 @@ from ingest.io.report import (
     make_excerpt,
 )
 from ingest.io.streams import STDIN, ByteSource, list_inputs, open_source
+from ingest.readers.converted import read_elements
 from ingest.readers.signs import UMLS_PACKED, last_part, umls_table_of, umls_table_of_rows
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.records import Entity
@@ -397,7 +397,7 @@ class MeshReader(Reader):
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         for source in self._sources:
             before = report.rows
-            for line, record in _records(source):
+            for line, record in read_elements(source, lambda path: path[-1] in _RECORDS):
                 report.rows += 1
                 report.place = source.path, line
                 entity = self._make_entity(record, report)
@@ -427,34 +427,6 @@ class MeshReader(Reader):
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
         description = next((text for note in notes if (text := _string(note))), None) or _text(record, "Note") or None
         return report.make_entity(id_, names, kb_types, types, description)
-
-
-def _records(source: ByteSource) -> Iterator[tuple[int, Element]]:
-    """The line after each record, and the record; what was read is let go."""
-    parser: Any = XMLPullParser(("start", "end"))
-    line, n_bytes, path = 1, 0, list[Element]()
-    try:
-        for chunk in chain(source.chunks(), (None,)):
-            if chunk is None:
-                parser.close()
-                return
-            if b"<!ENTITY" in chunk or n_bytes > limits.MAX_ITEM_BYTES:
-                message = f"declares an entity, or has a record of over {limits.MAX_ITEM_BYTES:,} bytes. Is it MeSH?"
-                raise FormatError(source.path, line, message)
-            parser.feed(chunk)
-            line, n_bytes = line + chunk.count(b"\n"), n_bytes + len(chunk)
-            for event, element in parser.read_events():
-                if event == "start":
-                    path.append(element)
-                    continue
-                path.pop()
-                if element.tag in _RECORDS:
-                    n_bytes = 0
-                    yield line, element
-                    for above in path:
-                        above.clear()
-    except ParseError as error:
-        raise FormatError(source.path, line, f"is damaged or cut off ({error}). Fetch it again") from error
 
 
 def _string(element: Element) -> str:

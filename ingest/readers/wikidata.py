@@ -29,6 +29,7 @@ from itertools import chain
 from typing import Any
 
 from ingest.base.format import PathLike, ReadOptions
+from ingest.base.languages import language_code
 from ingest.base.reader import Reader
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
@@ -60,7 +61,7 @@ class WikidataReader(Reader):
         self._wanted = check_languages(options.languages)
         self._languages = tuple(dict.fromkeys((*self._wanted, MULTILINGUAL, FALLBACK)))
         self._finder: ClassTypeFinder | None = None
-        self._sources = self.open_sources(paths)
+        self._sources = tuple(map(self.as_text, self.open_sources(paths)))
 
     def read_classes(self) -> ClassTypeFinder:
         """The classes of all files, from a pass over them that is made once. Raises as `read_runs`."""
@@ -287,7 +288,7 @@ class ClassTypeFinder:
 
 def check_languages(languages: Sequence[str]) -> tuple[str, ...]:
     """The requested languages in lower case, by default English. Raises ValueError if one is no code of a language."""
-    found = tuple(dict.fromkeys(language.lower() for language in languages or ("en",)))
+    found = tuple(dict.fromkeys(map(language_code, languages or ("en",))))
     if not all(map(_LANGUAGE.fullmatch, found)):
         raise ValueError(f"not codes of languages: {found!r}. Give codes like en, fi, zh-hans")
     return found

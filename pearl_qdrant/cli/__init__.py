@@ -121,7 +121,9 @@ def _run() -> None:
 def message_of(error: PearlQdrantError) -> str:
     """Return the message of an error, with the flag of the option that would help."""
     message = str(error)
-    flag = f"--{error.option.replace('_', '-')}" if error.option else ""
+    from pearl_qdrant.cli.ingest import FLAGS
+
+    flag = FLAGS.get(error.option, f"--{error.option.replace('_', '-')}") if error.option else ""
     if "one column for both ids and names" in message:
         flag += ", or for a list --id-column 1 --name-column 1"
     return message if flag in message else f"{message} Option: {flag}"

@@ -43,14 +43,15 @@ _FLAGS = {
 """Flags of fields of `ReadOptions` and `TableColumns` that are not their own names."""
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
+    """The flag of an argument of reading."""
     return _FLAGS.get(name, f"--{name.replace('_', '-')}")
 
 
 _READING = tuple(one for one in fields(ReadOptions) if any(one.name in of.options for of in FORMATS))
 """The fields that are options of the command, `columns` by its own fields."""
 
-FLAGS = {one.name: _flag(one.name) for one in _READING} | {"columns": "a column option"}
+FLAGS = {one.name: flag_of(one.name) for one in _READING} | {"columns": "a column option"}
 """The flag of each field of `ReadOptions`, for errors."""
 
 format_option: Callable[[F], F] = click.option(
@@ -98,7 +99,8 @@ def _option(field: Field[Any], titles: str, text: str, *, prefix: str) -> Callab
     if is_many:
         said, sign, default = text.partition(". [")
         text = f"{said.removesuffix('.')}; may be repeated.{' [' if sign else ''}{default}"
-    return click.option(_flag(field.name), f"{prefix}{field.name}", type=kind, multiple=is_many,
+    names = (flag_of(field.name), *(("--sheet",) if field.name == "records" else ()))
+    return click.option(*names, f"{prefix}{field.name}", type=kind, multiple=is_many,
                         is_flag=field.default is False, help=f"{titles}: {text}")  # fmt: skip
 
 
@@ -147,7 +149,7 @@ class LoadOutput(LoadEvents):
         for note in report.notes:
             echo(note, err=True)
         for warning in report.warnings:
-            flags = " and ".join(f"--{option.replace('_', '-')}" for option in warning.options)
+            flags = " and ".join(map(flag_of, warning.options))
             echo(f"warning: {warning.message}{f' with {flags}' if flags else ''}", err=True)
         for skip in report.examples:
             echo(f"skipped {skip}", err=True)

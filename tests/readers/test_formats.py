@@ -81,6 +81,8 @@ def write(folder: Path, kind: str) -> Path:
         "wikidata": f"[\n{json.dumps(item(1))},\n{json.dumps(item(2))}\n]\n",
         "obo": OBO,
         "obograph": GRAPH,
+        "xml": "<toys><toy id='1'><name>Paris</name></toy><toy id='2'><name>Rome</name></toy></toys>\n",
+        "yaml": "- id: 1\n  name: Paris\n- id: 2\n  name: Rome\n",
     }[kind]
     path = folder / f"base.{kind}.txt"
     path.write_text(text, encoding="utf-8")
@@ -156,7 +158,7 @@ WRONG: list[tuple[str, str | bytes, str]] = [
     ("obograph", '{"graphs": [{"nodes": [' + "[" * 100_000, "nested too deep"),
     ("obograph", '{"graphs": [{"nodes": [{"id": ' + "1" * 9_000 + "}]}]}", "is not valid JSON"),
     ("obograph", '{"graphs": [{"nodes": [{"id": "' + "x" * 9_000, "is not valid JSON, or ends early"),
-    ("obograph", graph().encode().replace(b"sore toe", b"s\xffre toe"), "is not valid UTF-8"),
+    ("obograph", graph().replace("sore toe", "tôe œ").encode().replace(b"t\xc3", b"t\xff\xc3"), "is not valid UTF-8"),
     ("obograph", "", "has no nodes"),
     ("rdf", "id\tname\n1\ttoy\n", "is not RDF. RDF is read as"),
     ("rdf", '<?xml version="1.0"?><!DOCTYPE DescriptorRecordSet SYSTEM "x.dtd"><DescriptorRecordSet/>',
@@ -297,7 +299,8 @@ small_names = st.sampled_from(["x", "y", "z", "w", "v"])
 @given(rows=st.lists(st.tuples(small_ids, small_names, st.lists(small_names, max_size=3)), min_size=1, max_size=12))
 def test_scanning_agrees_with_reading(rows: list[tuple[str, str, list[str]]]) -> None:
     """The counts of a scan equal those of reading, for any scattering of rows."""
-    text = "".join(f"{id_}\t{name}\tT\t{'|'.join(aliases)}\n" for id_, name, aliases in rows)
+    text = "id\tname\ttype\taliases\n"
+    text += "".join(f"{id_}\t{name}\tT\t{'|'.join(aliases)}\n" for id_, name, aliases in rows)
     result, entities, report = scan_text(text)
     counts = Counter(name for entity in entities for name in entity.names())
 

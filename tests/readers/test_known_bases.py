@@ -97,6 +97,29 @@ CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
     "yagoLabels.tsv": ("yago3", '<id_1>\t<Toy_Town>\tskos:prefLabel\t"Toy Town"@eng\n'
                        '<id_2>\t<Toy_Town>\trdfs:label\t"Toyburg"@eng\n<id_3>\t<Toy_Town>\trdf:type\t<wordnet_city>\n',
                        {"Toy_Town": ["Toy Town", "Toyburg"]}),
+    "codes.json": ("fhir", json.dumps({"resourceType": "CodeSystem", "id": "toys", "name": "Toys", "concept": [
+                       {"code": "T1", "display": "Toy", "designation": [{"value": "Lelu"}],
+                        "concept": [{"code": "T2", "display": "Doll"}]}]}), {"T1": ["Toy", "Lelu"], "T2": ["Doll"]}),
+    "set.json": ("fhir", json.dumps({"resourceType": "ValueSet", "id": "toys", "name": "Toys", "expansion": {"contains": [
+                     {"system": "http://t", "code": "T1", "display": "Toy"}]}}), {"T1": ["Toy"]}),
+    "map.json": ("fhir", json.dumps({"resourceType": "ConceptMap", "id": "toys", "group": [{"element": [
+                     {"code": "T1", "display": "Toy", "target": [{"code": "X"}]}]}]}), {"T1": ["Toy"]}),
+    "company_tickers.json": ("sec", json.dumps({str(i): {"cik_str": 90 + i, "ticker": f"TY{i}", "title": f"Toy {i}"}
+                                                for i in range(2)}), {"90": ["Toy 0", "TY0"], "91": ["Toy 1", "TY1"]}),
+    "lei.json": ("lei", json.dumps({"records": [{"LEI": {"$": f"5299{i}"}, "Entity": {
+                     "LegalName": {"@xml:lang": "de", "$": f"Toy {i} AG"},
+                     "OtherEntityNames": {"OtherEntityName": [{"@type": "TRADING", "$": f"TW{i}"}]}}} for i in range(2)]}),
+                 {"52990": ["Toy 0 AG", "TW0"], "52991": ["Toy 1 AG", "TW1"]}),
+    "patterns.jsonl": ("spacy", '{"label": "ORG", "pattern": "Toy Works"}\n{"label": "GPE", "pattern": "Toyland"}\n',
+                       {"Toy Works": ["Toy Works"], "Toyland": ["Toyland"]}),
+    "export.csv": ("bioportal", "Class ID,Preferred Label,Synonyms,Definitions,Obsolete,CUI,Semantic Types,Parents\n"
+                   "http://t/1,toy fever,fever of toys|toy pyrexia,A fever.,false,,,\nhttp://t/2,old fever,,,true,,,\n",
+                   {"http://t/1": ["toy fever", "fever of toys", "toy pyrexia"]}),
+    "sdn.csv": ("ofac", '36,"TOY LINES","-0- ","CUBA",-0- ,-0- ,-0- ,-0- ,-0- ,-0- ,-0- ,-0- \n'
+                '37,"TOY, Anna","individual","SDGT",-0- ,-0- ,-0- ,-0- ,-0- ,-0- ,-0- ,-0- \n',
+                {"36": ["TOY LINES"], "37": ["TOY, Anna"]}),
+    "toys.gaf": ("gaf", "!gaf-version: 2.2\n" + "UniProtKB\tP1\tTOY1\tenables\tGO:0001\tPMID:1\tIEA\t\tF\tToy protein\tTP1|TPX"
+                 "\tprotein\ttaxon:9606\t20240101\tTOY\t\t\n" * 2, {"P1": ["TOY1", "Toy protein", "TP1", "TPX"]}),
     "query.json": ("wikidata-sparql", json.dumps(SPARQL), {"Q1": ["Anna"], "Q2": ["Bob"]}),
     "query.tsv": ("wikidata-sparql", '?item\t?itemLabel\t?itemAltLabel\n<http://www.wikidata.org/entity/Q1>\t"Anna"@en\t"Ann, Annie"@en\n',
                   {"Q1": ["Anna", "Ann", "Annie"]}),
@@ -152,7 +175,7 @@ def test_types_descriptions_and_languages_are_taken(tmp_path: Path) -> None:
         if name == "edges.tsv":
             assert entity.description == "toy singer"
             assert entity.languages == {"Toyland Anna": "en", "Anna of Toyland": "en"}
-    for name, languages in (("yagoLabels.tsv", {"Toy Town": "eng", "Toyburg": "eng"}), ("query.csv", {}),
+    for name, languages in (("yagoLabels.tsv", {"Toy Town": "en", "Toyburg": "en"}), ("query.csv", {}),
                             ("query.tsv", {"Anna": "en", "Ann": "en", "Annie": "en"})):  # fmt: skip
         path = tmp_path / name
         path.write_text(CASES[name][1], encoding="utf-8")

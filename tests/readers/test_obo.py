@@ -129,7 +129,7 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
 def test_a_bad_line_costs_itself_alone(line: bytes, reason: str, number: int) -> None:
     """The line is counted with its place, and the terms around it are read."""
     report = ReadReport()
-    terms = read(b"[Term]\nid: A:1\nname: a\n" + line + b"\n\n[Term]\nid: A:2\nname: b\n", report=report)
+    terms = read(b"[Term]\nid: A:1\nname: a\n" + line + b"\n\n[Term]\nid: A:2\nname: b\n! \xc3\xa9\n", report=report)
 
     assert [term.canonical_name for term in terms] == ["a", "b"]
     assert report.skipped == {reason: 1}

@@ -157,7 +157,7 @@ def test_types_past_the_bound_are_left_away(tmp_path: Path, monkeypatch: pytest.
     make(tmp_path, "MRSTY.RRF", "".join(sty("C0000001", f"T{i}", "A", f"type {i}") for i in range(3)))
     chain = terms(*(f"id: A:{i}\nname: n\nis_a: A:{i + 1}" for i in range(1000)))
     files = {
-        "base.tsv": ("tsv", "Q1\tname\ta|b|c|d\nQ1\tother\te\n"),
+        "base.tsv": ("tsv", "id\tname\ttype\nQ1\tname\ta|b|c|d\nQ1\tother\te\n"),
         "base.obo": ("obo", chain),
         "yago-facts.ttl": ("rdf", turtle("\n".join(f"yago:E rdf:type yago:C{i}" for i in range(9)))),
     }

@@ -93,7 +93,8 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
 def test_a_bad_line_costs_itself_alone(row: bytes, reason: str) -> None:
     """It is counted with its line, and the lines around it are read."""
     report = ReadReport()
-    with given_input(dump(item(1), row, item(2)), WikidataReader, ["-"], ReadOptions()) as reader:
+    other = json.dumps(item(2, {"en": "é"}), ensure_ascii=False).encode()  # so that the text is UTF-8
+    with given_input(dump(item(1), row, other), WikidataReader, ["-"], ReadOptions()) as reader:
         entities = list(reader.read_runs(report))
 
     assert [e.entity_id for e in entities] == ["Q1", "Q2"]

@@ -73,13 +73,13 @@ def test_values_of_many_types_become_text(tmp_path: Path) -> None:
 
 def test_columns_may_be_numbered_and_must_be_text(tmp_path: Path) -> None:
     """Numbers count all columns of the schema; a struct or a list is no name."""
-    table = pyarrow.table({"s": [{"x": 1}], "kode": ["Q1"], "label": ["Paris"], "many": [["a", "b"]]})
+    table = pyarrow.table({"s": [{"x": 1}], "noegle": ["Q1"], "label": ["Paris"], "many": [["a", "b"]]})
 
     assert [e.canonical_name for e in read(tmp_path / "x", table, TableColumns(id="2", name="3"))] == ["Paris"]
     for name in ("1", "many"):
         with pytest.raises(FormatError, match="are not text"):
-            read(tmp_path / "x", table, TableColumns(id="kode", name=name))
-    with pytest.raises(FormatError, match=r"to be the id. Name it \(the columns are: s, kode, label, many\)"):
+            read(tmp_path / "x", table, TableColumns(id="noegle", name=name))
+    with pytest.raises(FormatError, match=r"to be the id. Name it \(the columns are: s, noegle, label, many\)"):
         read(tmp_path / "x", table)
 
 

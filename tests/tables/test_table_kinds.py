@@ -152,7 +152,11 @@ def test_what_was_chosen_is_said() -> None:
     "content, said",
     [
         ("<!DOCTYPE html><html><body>404</body></html>", "a web page"),
-        ("entities:\n  - id: 1\n    name: Foo\n", "YAML"),
+        ("\n--\n-- a dump\nSET x = 0;\nCOPY toys (id, name) FROM stdin;\n1\tFoo\n", "an SQL dump"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:01\nsize 12\n", "Git LFS"),
+        ("From: a@b\nSubject: toys\nMIME-Version: 1.0\n\nToys\tof wood\n", "an e-mail"),
+        ("{'id': 1, 'name': 'Foo'}\n", "Python's own notation"),
+        ("@book{toys,\n title = {Toys}\n}\n", "BibTeX"),
         ("CREATE TABLE x (id int);\nINSERT INTO x VALUES (1);\n", "an SQL dump"),
         ("Ontology(<http://toy.example>)\n", "functional syntax"),
         ("<?xml version='1.0'?>\n<rows>\n<row>1</row>\n</rows>\n", "XML that is no known base"),
@@ -173,9 +177,9 @@ def test_a_workbook_is_read(tmp_path: Path) -> None:
     assert detect_format([path]) == "xlsx"
     assert read(path, report) == LISTED
     assert "sheet 'Toys' of 3 (Empty, Toys, More)" in report.notes[0]
-    assert read(path, sheet="More") == {"X": ["Other"]}
+    assert read(path, records="More") == {"X": ["Other"]}
     with pytest.raises(FormatError, match="has no sheet 'Dolls'"):
-        read(path, sheet="Dolls")
+        read(path, records="Dolls")
 
 
 def test_a_damaged_workbook_and_a_bomb_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,12 +312,8 @@ LISTED_NAMES, NUMBERED = TableColumns(id="1", name="1"), TableColumns(id="1", na
         ("id\tname\taliases\n" + "".join(f"{i}\tFoo {i}\t*\n" for i in range(9)), None, "is '*' in all of the first"),
         ("id,name\n" + "".join(f"{i},CafÃ© {i}\n" for i in range(9)), None, "converted wrongly"),
         ("id,name\n" + "".join(f"{i},Foo &amp; {i}\n" for i in range(9)), None, "converted wrongly"),
-        # two words of headers, or words above ids with digits
-        *[(f"{header}\n{ROWS}", None, f":1: the first row ({header.replace(chr(9), ', ')}) looks like a header")
-          for header in ("Nummer\tlabel\tlang", "Concept\tPreferred Designation\tlang", "clave\tnombre",
-                         "ref\tsurface\tlanguage")],
-        # tabs in what is read as CSV
-        (f"clave\tnombre\n{ROWS}D7\tflu, mild\n", None, ":1: the first row (clave, nombre) looks like a header"),
+        *[(f"{header}\n{ROWS}", None, "") for header in ("Nummer\tlabel\tlang", "clave\tnombre")],
+        (f"clave\tnombre\n{ROWS}D7\tflu, mild\n", None, ""),  # tabs in what is read as CSV
         (f"clave\tnombre\n{ROWS}", NUMBERED, ""),  # whoever numbers the columns knows the file
         *[(f"{first}\n{ROWS}", None, "") for first in ("D0\tcode", "id\tname", "D0\tlabel\ttype", "a\ta", "1\tlabel")],
         (f"code\n{ROWS}", LISTED_NAMES, ""),
@@ -340,14 +340,17 @@ def test_what_may_be_meant_otherwise_is_said(
     assert [said in one.message for one in report.warnings] == [True] * bool(said)
 
 
-def test_the_command_names_the_options(run: Run, tmp_path: Path) -> None:
-    """The warning says what to add, and what it says works."""
+@pytest.mark.parametrize("header", ["Concept\tPreferred Designation\tlang", "ref\tsurface\tlanguage"])
+def test_a_header_of_other_words_is_no_entity(run: Run, tmp_path: Path, header: str) -> None:
+    """The error lists the columns and the option, and what it says works."""
     path = tmp_path / "base.tsv"
-    path.write_text(f"clave\tnombre\n{ROWS}", encoding="utf-8")
+    path.write_text(f"{header}\n{ROWS}", encoding="utf-8")
+    id_, name, _ = header.split("\t")
 
-    outcome = run("ingest", str(path), "--dry-run", "--json")
-    right = run("ingest", str(path), "--dry-run", "--json", "--id-column", "clave", "--name-column=nombre")
+    refused = run("ingest", str(path), "--dry-run")
+    right = run("ingest", str(path), "--dry-run", "--json", "--id-column", id_, "--name-column", name)
 
-    assert "name the columns of ids and names with --id-column and --name-column" in outcome.err
-    assert outcome.lines()[0]["entities"] == 7
+    assert refused.status == 1
+    assert f"columns are: {', '.join(header.split(chr(9)))}" in refused.err
+    assert "--id-column" in refused.err
     assert (right.lines()[0]["entities"], "warning" in right.err) == (6, False)

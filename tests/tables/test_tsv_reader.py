@@ -57,7 +57,7 @@ def test_a_header_gives_the_columns_their_meaning() -> None:
 
 
 def test_without_header_columns_are_known_by_place() -> None:
-    """Id, name, type, aliases; the last two may be missing; further columns are ignored."""
+    """Id, name, and type and aliases where they look so; further columns are ignored, and the note says which."""
     assert read("C1\tflu\tDisease\tinfluenza|grippe\tmore\nC2\tcold\n") == [
         Entity("C1", "flu", ("influenza", "grippe"), ("Disease",), ("OTHER",)),
         Entity("C2", "cold"),
@@ -113,7 +113,7 @@ def test_a_list_of_names_is_a_base() -> None:
         ("id\tname\ttype", TableColumns(popularity="views"), "popularity", "no column 'views' for the popularity"),
         ("id\tetikett", TableColumns(id="id"), "name", r"known to be the name. Name it .*: id, etikett"),
         ("id\tetikett\tkind", None, "name", "no column is known to be the name"),
-        ("Country\tBezeichnung\tQID", None, "name", "no column is known to be the name"),
+        ("Country\tEtikett\tQID", None, "name", "no column is known to be the name"),
         ("flu\tC1", TableColumns(name="1"), "id", "known to be the id"),
         ("name\tcountry", None, "id", r"no column is known to be the id\. Name it, or the column of names for both"),
     ],
@@ -267,7 +267,7 @@ def test_several_files_are_one_base(tmp_path: Path) -> None:
     by_position = "so the first line is a row unless options name the columns; columns: id 1, name 2"
     assert report.notes == [
         f"{first}: tab-separated; header; columns: id 1, name 2, aliases 3",
-        f"{second}: tab-separated; no known header, {by_position}, aliases 4, type 3",
+        f"{second}: tab-separated; no known header, {by_position}, type 3",
     ]
 
 

@@ -1,0 +1,174 @@
+"""XML with a flat list of records, and YAML, as the JSON that `json_records` reads.
+
+An element becomes an object: its attributes and the elements in it by their names without prefix, those of one name a
+list, its text under ``value`` where it has other content. YAML is read without types, so that ``NO`` and ``007`` stay.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import chain
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from ingest.io import limits
+from ingest.io.encoding import Utf8Source
+from ingest.io.streams import ByteSource, check_expansion
+from pearl_qdrant.errors import FormatError
+
+_SURVEYED = 4 << 20  # bytes, in which the records are looked for
+_MAX_YAML = 64 << 20  # bytes of a document, which is held as a whole
+_NAME_SPACE_END = "}"
+
+
+class Converted(ByteSource):
+    """A source that comes as JSON; `about` says of what."""
+
+    about = ""
+
+    def __init__(self, source: ByteSource) -> None:
+        self.path, self.size, self._source = source.path, source.size, source
+
+    @abstractmethod
+    def chunks(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class XmlSource(Converted):
+    """XML as JSON Lines, an object for each record: for each element at the path that is wanted, else at the place
+    where most elements of one name are, and none around them is repeated.
+    """
+
+    def __init__(self, source: ByteSource, wanted: str | None) -> None:
+        super().__init__(source)
+        self._wanted = tuple(filter(None, wanted.split("."))) if wanted is not None else None
+
+    @property
+    def about(self) -> str:  # type: ignore[override] # found when it is read
+        return f"XML, the elements '{'.'.join(self.place)}'"
+
+    @cached_property
+    def place(self) -> tuple[str, ...]:
+        """The names of the records and of the elements around them. Raises FormatError if there is none."""
+        counts = Counter[tuple[str, ...]]()
+        with suppress(_EnoughError):
+            for _ in read_elements(self._source, lambda path: _count(counts, path)):
+                pass
+        if self._wanted is not None:
+            found = [path for path in counts if path[-len(self._wanted) :] == self._wanted]
+        else:
+            found = [
+                path for path, n in counts.items() if n > 1 and all(counts[path[:i]] == 1 for i in range(1, len(path)))
+            ]
+        if found:
+            return max(found, key=lambda path: counts[path])
+        names = ", ".join(sorted({".".join(path) for path in counts})[:20])
+        what = "repeats" if self._wanted is None else f"is at '{'.'.join(self._wanted)}'"
+        message = f"is XML that is no known base of names, and no element {what} (there are: {names})"
+        raise FormatError(self.path, None, f"{message}. Name the path of its records", option="records")
+
+    def chunks(self) -> Iterator[bytes]:
+        place = self.place
+        for _, element in read_elements(self._source, lambda path: tuple(path) == place):
+            yield json.dumps(_as_object(element), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+class _EnoughError(Exception):
+    """The beginning was read."""
+
+
+def _count(counts: Counter[tuple[str, ...]], path: Sequence[str]) -> bool:
+    counts[tuple(path)] += 1
+    if counts.total() > _SURVEYED / 100:
+        raise _EnoughError
+    return False
+
+
+def _as_object(element: Element) -> dict[str, Any]:
+    found: dict[str, Any] = {_local(key): value for key, value in element.attrib.items()}
+    for inner in element:
+        value: Any = _as_object(inner) if len(inner) or inner.attrib else _text_of(inner)
+        key = _local(inner.tag)
+        if key in found:
+            found[key] = [*found[key], value] if isinstance(found[key], list) else [found[key], value]
+        else:
+            found[key] = value
+    if text := _text_of(element):
+        found.setdefault("value", text)
+    return found
+
+
+def _text_of(element: Element) -> str:
+    return " ".join((element.text or "").split())
+
+
+def _local(name: str) -> str:
+    return name.rpartition(_NAME_SPACE_END)[2]
+
+
+def read_elements(source: ByteSource, is_wanted: Callable[[Sequence[str]], bool]) -> Iterator[tuple[int, Element]]:
+    """The line after each element whose path of names is wanted, and the element; what was read is let go. Raises
+    FormatError if the file is damaged, declares an entity, or has too large an element.
+    """
+    parser: Any = XMLPullParser(("start", "end"))
+    line, n_bytes, path, names = 1, 0, list[Element](), list[str]()
+    try:
+        for chunk in chain(source.chunks(), (None,)):
+            if chunk is None:
+                parser.close()
+                return
+            if b"<!ENTITY" in chunk or n_bytes > limits.MAX_ITEM_BYTES:
+                message = f"declares an entity, or has a record of over {limits.MAX_ITEM_BYTES:,} bytes. Is it a base?"
+                raise FormatError(source.path, line, message)
+            parser.feed(chunk)
+            line, n_bytes = line + chunk.count(b"\n"), n_bytes + len(chunk)
+            for event, element in parser.read_events():
+                if event == "start":
+                    path.append(element)
+                    names.append(_local(element.tag))
+                    continue
+                if is_wanted(names):
+                    n_bytes = 0
+                    yield line, element
+                    for above in path[:-1]:
+                        above.clear()
+                path.pop()
+                names.pop()
+    except ParseError as error:
+        raise FormatError(source.path, line, f"is damaged or cut off ({error}). Fetch it again") from error
+
+
+class YamlSource(Converted):
+    """YAML as one document of JSON, or as a list of its documents."""
+
+    about = "YAML"
+
+    def chunks(self) -> Iterator[bytes]:
+        """Raises FormatError if it is no YAML, is too large, or refers to itself so that it grows without end."""
+        import yaml
+
+        loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+        data = self._source.head(_MAX_YAML + 1)
+        if len(data) > _MAX_YAML:
+            raise FormatError(self.path, None, f"is YAML of over {_MAX_YAML:,} bytes (limit). Convert it to JSON Lines")
+        try:
+            documents = list(yaml.load_all(data.decode("utf-8", "replace"), Loader=loader))
+            size = 0
+            for piece in json.JSONEncoder().iterencode(documents[0] if len(documents) == 1 else documents):
+                size += len(piece)
+                check_expansion(self.path, len(data), size, "YAML")
+                yield piece.encode()
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+            raise FormatError(self.path, None, f"is no YAML that can be read ({error})") from error
+
+
+def convert(source: ByteSource, kind: str, wanted: str | None) -> Converted:
+    """A file of XML or YAML as JSON; `wanted` is the path of the records of XML."""
+    return XmlSource(source, wanted) if kind == "xml" else YamlSource(Utf8Source(source))
