@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -187,12 +187,20 @@ class ReadingLinker:
         """The coefficients of the ranking."""
         return self.state.stream.model
 
-    def link(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
+    def link(
+        self,
+        mention: str,
+        options: LinkOptions | None = None,
+        *,
+        properties: Mapping[str, object] | None = None,
+        **keywords: Unpack[LinkKeywords],
+    ) -> Link:
         """Link one mention.
 
         Args:
             mention: The string to link.
             options: How to link it; the defaults of `LinkOptions` if None.
+            properties: What else is known of it, by the column of the base: {"city": "Emeryville", "year": 1998}.
             keywords: Fields of `LinkOptions`, which describes them; each replaces that field of `options`: types,
                 type_mode, limit, threshold, on_tie, context, nil_bias, languages.
 
@@ -201,10 +209,27 @@ class ReadingLinker:
 
         Raises:
             UnknownTypeError: If no entity of the collections has one of the `types`.
+            OptionError: If the base has no such property.
             ValueError: If an option is out of range.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        return self._read(lambda: next(self._lifetime.while_open(self.state.links([mention], chosen))))
+        given = {name: [value] for name, value in (properties or {}).items()}
+        return self._read(lambda: next(self._lifetime.while_open(self._linked([mention], chosen, given))))
+
+    def _linked(
+        self,
+        mentions: Iterable[str],
+        options: LinkOptions,
+        properties: Mapping[str, Iterable[object]],
+        link: Callable[[Iterable[str], LinkOptions], Iterator[Link]] | None = None,
+    ) -> Iterator[Link]:
+        """The links of mentions, with their properties if there are any; `link` links them without."""
+        alone = link or self.state.links
+        if not properties:
+            return alone(mentions, options)
+        from pearl_qdrant.linking.properties import link_rows, read_rows
+
+        return link_rows(self.state, read_rows(mentions, properties), list(properties), options, alone)
 
     def link_batch(
         self,
@@ -212,6 +237,7 @@ class ReadingLinker:
         options: LinkOptions | None = None,
         *,
         workers: int | None = None,
+        properties: Mapping[str, Iterable[object]] | None = None,
         **keywords: Unpack[LinkKeywords],
     ) -> Iterator[Link]:
         """Link many mentions and yield their links in order; accepts any iterable, and reads a few batches ahead.
@@ -225,6 +251,8 @@ class ReadingLinker:
             workers: Processes that link (embedded store); they start once, and end with the linker. 1: this process
                 alone. Default: one a core from `workers.START_MENTIONS` mentions on, else 1. There are never more
                 than four a core, or than different mentions.
+            properties: Columns beside the mentions, by the column of the base, each with a value for each mention. How
+                well each column agrees over the list says how much it counts; 1,000 rows are read ahead.
             keywords: As for `link`.
 
         Raises:
@@ -234,8 +262,12 @@ class ReadingLinker:
         """
         chosen = (options or LinkOptions()).updated(**keywords)
         check_are_many(mentions)
-        n_workers = self._workers.count(workers, mentions, are_mentions=True)
         self._follow()
+        if properties:
+            link = partial(self.link_batch, workers=workers)
+            with self._lifetime.in_use():
+                return self._lifetime.while_open(self._linked(mentions, chosen, properties, link))
+        n_workers = self._workers.count(workers, mentions, are_mentions=True)
         state = self.state
         with self._lifetime.in_use():
             if n_workers == 1:

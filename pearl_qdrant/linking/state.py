@@ -27,6 +27,7 @@ from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import SAMPLE_NAMES, IdfTable, fold_name
 from pearl_qdrant.lexical.words import other_spellings
 from pearl_qdrant.linking.candidates import Exclude, SearchTarget, word_frequencies
+from pearl_qdrant.linking.columns import sample
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
@@ -46,6 +47,7 @@ from pearl_qdrant.linking.ranking.model import (
 )
 from pearl_qdrant.linking.ranking.reranker import Reranker
 from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
+from pearl_qdrant.linking.values import BaseColumn
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.administration import opening_warnings
 from pearl_qdrant.store.protocol import Collection
@@ -121,6 +123,15 @@ class CollectionStatistics:
     def name_case(self) -> NameCase:
         """How the collections write their names."""
         return NameCase.of_points(p for c in self._collections for p in islice(c.scroll(), SAMPLE))
+
+    @_kept
+    def columns(self) -> dict[str, BaseColumn]:
+        """The columns of the entities, by a sample of them."""
+        values: dict[str, list[list[str]]] = {}
+        for entity in sample(self._collections):
+            for name in entity.property_ids():
+                values.setdefault(name, []).append(entity.values(name))
+        return {name: BaseColumn.of(has) for name, has in values.items()}
 
     @_kept
     def _languages(self) -> frozenset[str]:
