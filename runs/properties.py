@@ -42,8 +42,8 @@ START: dict[str, tuple[float, ...]] = {
 }
 """What each kind has before any set is counted, as `PRIOR` of them."""
 PRIOR = 0.4
-FIRST = np.array([1.0, 1.0, 1.0, 1.0, 0.7, 4.0, math.log(30), math.log(10), math.log(1e-3), math.log(5e-3)])
-WIDTH = np.array([0.5, 0.5, 0.5, 0.5, 0.4, 2.0, 1.5, 1.5, 2.0, 1.5])
+FIRST = np.array([0.7, 1.1, 0.9, 0.65, 0.8, *np.log([0.025, 28, 18, 1e-3, 0.05])])
+WIDTH = np.array([0.3, 0.3, 0.3, 0.3, 0.3, 0.7, 0.7, 0.7, 1.0, 0.7])
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ def _even(values: Sequence[float]) -> dict[Kind, Sequence[float]]:
     return dict.fromkeys(KINDS, values)
 
 
-UNFITTED = Weights(_even(START["right"]), _even(START["other"]), dict.fromkeys(KINDS, 1.0), 0.7, 4.0, 30, 10, 1e-3, 5e-3)
+UNFITTED = Weights(_even(START["right"]), _even(START["other"]), dict.fromkeys(KINDS, 1.0), 0.7, 0.03, 30, 10, 1e-3, 5e-3)
 
 
 def read_table(folder: Path | None, work: Path) -> Table:
@@ -159,10 +159,10 @@ def counted(cases: Sequence[Case]) -> dict[str, dict[Kind, Sequence[float]]]:
 def weights_of(x: npt.NDArray[np.float64], shares: dict[str, Any]) -> Weights:
     """Weights by the numbers that are searched."""
     weight = {kind: round(abs(float(one)), 3) for kind, one in zip(KINDS, x, strict=False)}
-    rest = [abs(float(x[4])), abs(float(x[5])), *(math.exp(min(float(one), 8.0)) for one in x[6:8])]
-    least = [min(math.exp(float(one)), 0.05) for one in x[8:10]]
+    rest = [abs(float(x[4])), min(math.exp(float(x[5])), 0.3), *(math.exp(min(float(one), 8.0)) for one in x[6:8])]
+    least = [min(math.exp(float(one)), 0.2) for one in x[8:10]]
     return Weights(**shares, weight=weight, **dict(zip(
-        ("against", "lowest", "rows", "local", "least", "least_nil"), [float(f"{one:.3g}") for one in rest + least],
+        ("against", "astray", "rows", "local", "least", "least_nil"), [float(f"{one:.3g}") for one in rest + least],
         strict=True,
     )))  # fmt: skip
 
@@ -196,7 +196,7 @@ def fit(cases: Sequence[Case], *, tries: int) -> Weights:
         weights = weights_of(x, shares)
         of_sets = [one.loss(one.posterior(weights, is_list=is_list)) for one in cases for is_list in (True, False)]
         of_wrong = [one.loss(one.posterior(weights, is_list=True)) for one in wrong]
-        penalty = 0.002 * float((((x - FIRST) / WIDTH) ** 2).sum())
+        penalty = 0.01 * float((((x - FIRST) / WIDTH) ** 2).sum())
         return float(np.mean(of_sets) + 0.5 * np.mean(of_wrong)) + penalty
 
     simplex = np.vstack([FIRST, FIRST + np.diag(WIDTH)])

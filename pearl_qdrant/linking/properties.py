@@ -4,11 +4,12 @@
 
 A level counts by how much more often the right entity agrees so well than another one does:
 
-    logit = weight(kind) * log(right(level) / other(level))        against it, times `against`; in all at least `lowest`
+    column = weight(kind) * log(right(level) / other(level))        times `against` where it speaks against
+    logit = log((1 - astray) * exp(sum of columns) + astray)        `astray`: share of rows whose columns are of others
 
-`right` starts as what labelled lists say of the kind of value (`properties.json`, fitted by `runs/properties.py`), and
-follows the rows of the list itself, without labels: each candidate counts by its probability by the name and the other
-columns. So a column of another thing, or a shuffled one, adds nothing. `other` is how often two entities of the base
+`right` starts as what labelled lists say (`properties.json`, fitted by `runs/properties.py`), and follows the rows of
+the list itself, without labels: each candidate counts by its probability by the name and the other columns. So a column of
+another thing, or a shuffled one, adds nothing. `other` is how often two entities of the base
 agree, how many have this very value, and how well the other candidates of the row agree. What is missing on either
 side says nothing; a row without evidence keeps its link as it is.
 """
@@ -48,10 +49,10 @@ CANDIDATES, MOST_CANDIDATES = 20, 50
 CROWDED = 0.001  # A name has more namesakes than were asked for if the last candidate is still this probable
 ROWS = 1000  # of a list that are read before the first is answered; what earlier ones said of a column counts, too
 
-COUNTED_AS = 50.0  # How often labelled lists saw entities agree counts as much as so many pairs of the base
+COUNTED_AS = 10.0  # How often labelled lists saw entities agree counts as much as so many pairs of the base
 LEAST_CHANCE = 1e-3
 HIGHEST = math.log(1000)  # logits of all columns together, since they may say the same thing twice
-ROUNDS = 3  # in which candidates and columns are weighed by turns
+ROUNDS = 5  # in which candidates and columns are weighed by turns
 _TIE = 1e-9
 
 
@@ -63,7 +64,7 @@ class Weights:
         right, other: How often the right entity, and another one, agrees at each level, by kind of value.
         weight: Of the logits of a kind.
         against: Of logits below 0.
-        lowest: Most that all columns together take away, in logits.
+        astray: Share of rows whose columns are of another entity.
         rows: Labelled rows that `right` counts as, beside those of the list.
         local: As how many candidates the base counts, beside those of the row.
         least: Least probability of a candidate by its name.
@@ -74,7 +75,7 @@ class Weights:
     other: Mapping[Kind, Sequence[float]]
     weight: Mapping[Kind, float]
     against: float
-    lowest: float
+    astray: float
     rows: float
     local: float
     least: float
@@ -158,24 +159,26 @@ class Evidence:
 
     def learn(self, rows: ComparedRows) -> None:
         """Estimate from rows without labels how often the right entity agrees."""
-        now, other = self._counts, rows.other(self.weights.local)
+        other, counts, astray = rows.other(self.weights.local), self._counts, self.weights.astray
         for _ in range(ROUNDS):
-            logits = self._logits(rows, _shares(now), other)
-            others = logits.sum(axis=2, keepdims=True) - logits  # a column does not confirm itself
-            chances = np.stack([self.updated(rows.probabilities, others[:, :, c]) for c in range(len(now))], axis=2)
-            counts = [np.where(rows.levels == level, chances, 0.0).sum(axis=(0, 1)) for level in range(LEVELS)]
-            now = self._counts + np.stack(counts, axis=1)
-        self._counts = now
+            logits = self._logits(rows, _shares(counts), other)
+            others = np.moveaxis(logits.sum(axis=2, keepdims=True) - logits, 2, 0)  # a column does not confirm itself
+            own = [self.updated(rows.probabilities, _mixed(one, astray)) * _own(one, astray) for one in others]
+            found = [np.where(rows.levels == level, np.stack(own, axis=2), 0.0).sum(axis=(0, 1)) for level in range(LEVELS)]
+            counts = self._counts + np.stack(found, axis=1)
+        self._counts = counts
 
     def logits(self, rows: ComparedRows) -> FloatArray:
         """What the columns add to the logit of each candidate, (n, k)."""
         found = self._logits(rows, self.right, rows.other(self.weights.local))
-        return np.clip(found.sum(axis=2), -self.weights.lowest, HIGHEST)
+        return np.where((rows.levels >= 0).any(axis=2), _mixed(found.sum(axis=2), self.weights.astray), 0.0)
 
     def _logits(self, rows: ComparedRows, right: FloatArray, other: FloatArray) -> FloatArray:
         """What each column adds, (n, k, c)."""
         ratios = np.log(np.maximum(right, LEAST_CHANCE) / other)
-        of_level = np.where(ratios > 0, ratios, ratios * self.weights.against) * self._weight[:, None]
+        weight = np.repeat(self._weight[:, None], LEVELS, axis=1)
+        weight[:, EQUAL] = np.maximum(weight[:, EQUAL], 1.0)  # what is equal is no weaker for what is only alike
+        of_level = np.where(ratios > 0, ratios, ratios * self.weights.against) * weight
         at = np.maximum(rows.levels, 0)[..., None]
         found = np.take_along_axis(np.broadcast_to(of_level[:, None], (*at.shape[:3], LEVELS)), at, axis=3)[..., 0]
         return np.where(rows.levels >= 0, found, 0.0)
@@ -192,8 +195,21 @@ class Evidence:
 
 
 def _shares(counts: FloatArray) -> FloatArray:
-    shares: FloatArray = counts / counts.sum(axis=1, keepdims=True)
+    shares: FloatArray = counts / counts.sum(axis=-1, keepdims=True)
     return shares
+
+
+def _mixed(logits: FloatArray, astray: float) -> FloatArray:
+    """The logits of the columns of rows, some of which are astray."""
+    mixed: FloatArray = np.log((1 - astray) * np.exp(np.minimum(logits, HIGHEST)) + astray)
+    return mixed
+
+
+def _own(logits: FloatArray, astray: float) -> FloatArray:
+    """The probability that the columns are of the candidate, if it is the right one."""
+    odds = (1 - astray) * np.exp(np.minimum(logits, HIGHEST))
+    own: FloatArray = odds / (odds + astray)
+    return own
 
 
 def values_of(cell: Any) -> tuple[str, ...]:
@@ -246,8 +262,19 @@ def link_rows(
     link: Callable[[Sequence[str], LinkOptions], Iterable[Link]],
 ) -> Iterator[Link]:
     """The links of mentions with the properties of each. `link` links mentions alone. Raises as `check_columns`."""
+    return _link_rows(state, iter(rows), Evidence(check_columns(state, names)), options, link)
+
+
+def linked_rows(
+    state: LinkerState, links: Sequence[Link], rows: Sequence[Row], names: Sequence[str], options: LinkOptions
+) -> Iterator[Link]:
+    """`link_rows` of mentions that are linked alone already."""
     evidence = Evidence(check_columns(state, names))
-    return _link_rows(state, iter(rows), evidence, options, link)
+    return weighed(state, links, rows, evidence, _with_threshold(state, options))
+
+
+def _with_threshold(state: LinkerState, options: LinkOptions) -> LinkOptions:
+    return replace(options, threshold=state.calibration.threshold) if options.threshold is None else options
 
 
 def _link_rows(
@@ -258,14 +285,13 @@ def _link_rows(
     link: Callable[[Sequence[str], LinkOptions], Iterable[Link]],
 ) -> Iterator[Link]:
     asked = wider(options)
-    threshold = state.calibration.threshold if options.threshold is None else options.threshold
     while window := list(islice(rows, ROWS)):
         links = list(link([mention for mention, _ in window], asked))
         crowded = [i for i, one in enumerate(links) if any(window[i][1].values()) and is_crowded(one, asked.limit or 0)]
         again = link([window[i][0] for i in crowded], wider(options, MOST_CANDIDATES)) if crowded else ()
         for i, one in zip(crowded, again, strict=True):
             links[i] = one
-        yield from weighed(state, links, [row for _, row in window], evidence, replace(options, threshold=threshold))
+        yield from weighed(state, links, [row for _, row in window], evidence, _with_threshold(state, options))
 
 
 def weighed(

@@ -25,6 +25,7 @@ from rapidfuzz.distance import DamerauLevenshtein
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mentions import stands_for_nothing
+from pearl_qdrant.pieces import pause
 
 Kind = Literal["number", "date", "code", "text"]
 KINDS: tuple[Kind, ...] = ("number", "date", "code", "text")
@@ -206,6 +207,7 @@ class BaseColumn:
         """
         if not given or not has:
             return None
+        pause()
         if not set(given).isdisjoint(has):
             return EQUAL
         found = [level for one in given for two in has[:MOST_VALUES] if (level := self._level(one, two)) is not None]
