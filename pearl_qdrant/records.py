@@ -139,8 +139,8 @@ class Link:
         candidates: Best first.
         kb: Short name of the entity's base, or None for NIL. Ids of several collections may be equal.
         rule: The rule that chose or ordered the first candidates ("entity id", "exact name", "canonical name",
-            "popularity", "namesakes", "learned name"), or "properties", which changed it; None if the ranking model alone
-            did.
+            "popularity", "namesakes", "learned name"), or "properties" where the row changed the link; None if the
+            ranking model alone did.
         warnings: Why the answer may be wrong: a collection is incomplete, since its load did not finish. Usually empty.
         learned: What was learned of the name, most frequent first, where the rule is "learned name".
     """

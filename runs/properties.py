@@ -76,7 +76,9 @@ def _even(values: Sequence[float]) -> dict[Kind, Sequence[float]]:
     return dict.fromkeys(KINDS, values)
 
 
-UNFITTED = Weights(_even(START["right"]), _even(START["other"]), dict.fromkeys(KINDS, 1.0), 0.7, 0.03, 30, 10, 1e-3, 5e-3)
+UNFITTED = Weights(
+    _even(START["right"]), _even(START["other"]), dict.fromkeys(KINDS, 1.0), 0.7, 0.03, 30, 10, 1e-3, 5e-3
+)
 
 
 def read_table(folder: Path | None, work: Path) -> Table:
@@ -134,6 +136,7 @@ class Case:
 
 
 def case_of(table: Table, rows: Sequence[dict[str, str]] | None = None) -> Case:
+    """A table, or other rows in its place, compared with the candidates."""
     compared = table.compared(rows)
     return Case(table, compared, table.is_right(compared.probabilities.shape[1]))
 

@@ -106,7 +106,15 @@ def link(  # long: help has its examples
         "ndjson",
     )
     _check_usage(
-        {"mentions": mentions, "file": file, "format": kind, "workers": workers, "adapt": adapt, "report": report, "column": column},
+        {
+            "mentions": mentions,
+            "file": file,
+            "format": kind,
+            "workers": workers,
+            "adapt": adapt,
+            "report": report,
+            "column": column,
+        },
         given["context"],
         has_documents=has_documents,
     )
@@ -175,7 +183,9 @@ def _read_properties(given: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
-def _read_table(file: BinaryIO, column: str | None, properties: Mapping[str, str]) -> tuple[list[str], dict[str, list[str]]]:
+def _read_table(
+    file: BinaryIO, column: str | None, properties: Mapping[str, str]
+) -> tuple[list[str], dict[str, list[str]]]:
     """The mentions of a table with a header, and the columns beside them, by the property that each is."""
     from pearl_qdrant.linking.mentions import read_text_lines
 

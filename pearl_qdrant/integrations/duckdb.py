@@ -48,7 +48,15 @@ def register(
         return pa.StructArray.from_arrays(arrays, fields=list(struct), mask=pa.array([one is None for one in links]))
 
     taken = [Parameter(f"column_{i}", Parameter.POSITIONAL_ONLY) for i in range(1 + len(properties))]
-    link.__signature__ = Signature(taken)  # type: ignore[attr-defined] # DuckDB counts the parameters
+    link.__signature__ = Signature(taken)  # type: ignore[attr-defined] # DuckDB counts them
     kinds = ", ".join(f"{one} {'DOUBLE' if one == 'probability' else 'VARCHAR'}" for one in fields)
     create: Callable[..., object] = connection.create_function  # its stubs know neither types nor handlings as text
-    create(name, link, ["VARCHAR"] * (1 + len(properties)), f"STRUCT({kinds})", type="arrow", null_handling="special", side_effects=False)
+    create(
+        name,
+        link,
+        ["VARCHAR"] * (1 + len(properties)),
+        f"STRUCT({kinds})",
+        type="arrow",
+        null_handling="special",
+        side_effects=False,
+    )

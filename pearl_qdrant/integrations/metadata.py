@@ -84,6 +84,21 @@ MATCH = "match_probability"  # The column of `fuzzy_join` with the probability t
 MOST_KEPT = 200_000  # Values whose links are remembered between the batches of a table that is read piece by piece
 
 
+class ColumnKeywords(TypedDict, total=False):
+    """How a column is linked, as keyword arguments.
+
+    types: Only entities of one of these.
+    threshold: Least probability of a link; default is the linker's own.
+    adapt: Whether to decide by how much of the column is in the base, which needs 200 distinct values.
+    properties: Other columns that say which entity is meant, by the column of the base: {"city": "City"}.
+    """
+
+    types: Sequence[str]
+    threshold: float | None
+    adapt: bool
+    properties: Mapping[str, str]
+
+
 @dataclass(slots=True)
 class ColumnLinker:
     """Links values of a column, each distinct one once, with those of `properties` beside it; `known` has the links so
@@ -97,6 +112,12 @@ class ColumnLinker:
     properties: Sequence[str] = ()
     known: dict[tuple[str, ...], Link] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, linker: EntityLinker, given: ColumnKeywords) -> ColumnLinker:
+        """A linker of columns by keyword arguments, but for adapting."""
+        names = list(given.get("properties") or ())
+        return cls(linker, given.get("types", ()), given.get("threshold"), properties=names)
+
     def adapt(self, values: Iterable[object]) -> None:
         """Estimate from the values how much of the column is in the base. Raises CalibrationError if there are fewer
         than 200 distinct ones.
@@ -109,7 +130,9 @@ class ColumnLinker:
         `beside` has a column for each of the properties.
         """
         cells = [[as_text(value) or "" for value in column] for column in beside]
-        rows = [None if not text else (text, *others) for text, *others in zip(map(as_text, values), *cells, strict=True)]
+        rows = [
+            None if not text else (text, *others) for text, *others in zip(map(as_text, values), *cells, strict=True)
+        ]
         missing = [row for row in dict.fromkeys(rows) if row is not None and row not in self.known]
         if len(self.known) + len(missing) > MOST_KEPT:
             self.known.clear()

@@ -10,7 +10,7 @@ Index, order and other columns stay; null cells stay null.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -28,31 +28,27 @@ def link_column(
     *,
     linker: EntityLinker,
     fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
-    types: Sequence[str] = (),
-    threshold: float | None = None,
     prefix: str | None = None,
-    adapt: bool = False,
-    properties: Mapping[str, str] | None = None,
+    **keywords: Unpack[metadata.ColumnKeywords],
 ) -> pd.DataFrame:
     """A copy of a table with the entities of a column beside it; each distinct value is linked once.
 
     Args:
         fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
-        threshold: Least probability of a link; default is the linker's own.
         prefix: Put before the names of the new columns; default is the column's name and `_`.
-        adapt: Whether to decide by how much of the column is in the base, which needs 200 distinct values.
-        properties: Other columns that say which entity is meant, by the column of the base: {"city": "City"}.
+        keywords: Of `metadata.ColumnKeywords`: types; threshold; adapt, by how much of the column is in the base;
+            properties, other columns by the column of the base: {"city": "City"}.
 
     Raises OptionError if the column is missing or there twice, or a new one is there already; CalibrationError if the
     column is to be adapted to and has too few values.
     """
     label = metadata.find_column(column, frame.columns)
     names = metadata.new_names(column, fields, frame.columns, prefix)
-    others = properties or {}
-    values = metadata.ColumnLinker(linker, types, threshold, properties=list(others))
+    others = keywords.get("properties") or {}
+    values = metadata.ColumnLinker.of(linker, keywords)
     cells = frame[label].tolist()
     beside = [frame[metadata.find_column(one, frame.columns, option="properties")].tolist() for one in others.values()]
-    if adapt:
+    if keywords.get("adapt"):
         values.adapt(cells)
     found = values.columns(cells, fields, beside)
     added = {

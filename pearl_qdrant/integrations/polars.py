@@ -7,7 +7,7 @@ frame = link_column(pl.scan_parquet("rows.parquet"), "city", linker=linker).coll
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
@@ -30,11 +30,8 @@ def link_column(
     *,
     linker: EntityLinker,
     fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
-    types: Sequence[str] = (),
-    threshold: float | None = None,
     prefix: str | None = None,
-    adapt: bool = False,
-    properties: Mapping[str, str] | None = None,
+    **keywords: Unpack[metadata.ColumnKeywords],
 ) -> Frame:
     """A table with the entities of a column beside it; arguments as of `pandas.link_column`. A lazy table stays lazy:
     its batches are linked as they are read, by the streaming engine, too, and the linker must be open then.
@@ -48,10 +45,10 @@ def link_column(
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
-    others = properties or {}
+    others = keywords.get("properties") or {}
     used = [column, *(metadata.find_column(one, schema.names(), option="properties") for one in others.values())]
-    values = metadata.ColumnLinker(linker, types, threshold, properties=list(others))
-    if adapt:
+    values = metadata.ColumnLinker.of(linker, keywords)
+    if keywords.get("adapt"):
         if isinstance(frame, pl.LazyFrame):
             raise OptionError("adapt", "A lazy table is linked as it is read: collect it before adapting to a column.")
         values.adapt(frame.get_column(column).to_list())

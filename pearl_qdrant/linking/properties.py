@@ -4,8 +4,8 @@
 
 A level counts by how much more often the right entity agrees so well than another one does:
 
-    column = weight(kind) * log(right(level) / other(level))        times `against` where it speaks against
-    logit = log((1 - astray) * exp(sum of columns) + astray)        `astray`: share of rows whose columns are of others
+    column = weight(kind) * log(right(level) / other(level))    times `against` where it speaks against
+    logit = log((1 - astray) * exp(sum of columns) + astray)    `astray`: rows whose columns are of others
 
 `right` starts as what labelled lists say (`properties.json`, fitted by `runs/properties.py`), and follows the rows of
 the list itself, without labels: each candidate counts by its probability by the name and the other columns. So a column of
@@ -164,7 +164,9 @@ class Evidence:
             logits = self._logits(rows, _shares(counts), other)
             others = np.moveaxis(logits.sum(axis=2, keepdims=True) - logits, 2, 0)  # a column does not confirm itself
             own = [self.updated(rows.probabilities, _mixed(one, astray)) * _own(one, astray) for one in others]
-            found = [np.where(rows.levels == level, np.stack(own, axis=2), 0.0).sum(axis=(0, 1)) for level in range(LEVELS)]
+            found = [
+                np.where(rows.levels == level, np.stack(own, axis=2), 0.0).sum(axis=(0, 1)) for level in range(LEVELS)
+            ]
             counts = self._counts + np.stack(found, axis=1)
         self._counts = counts
 
@@ -308,7 +310,9 @@ def weighed(
     """
     columns = _columns_of(state, [one for link, row in zip(links, rows, strict=True) if row for one in link.candidates])
     if ALIASES in evidence.columns:
-        ids = [one.entity_id for link, row in zip(links, rows, strict=True) if row.get(ALIASES) for one in link.candidates]
+        ids = [
+            one.entity_id for link, row in zip(links, rows, strict=True) if row.get(ALIASES) for one in link.candidates
+        ]
         named = with_names(state.collections, ids)
         columns |= {(one.point.kb, one.point.entity_id): one for one in named.values()}
     has = [

@@ -92,7 +92,7 @@ def date_of(value: str) -> tuple[int, ...] | None:
     else:
         return None
     try:
-        date(*(parts + [1, 1])[:3])
+        date(*[*parts, 1, 1][:3])
     except ValueError:
         return None
     return tuple(parts)

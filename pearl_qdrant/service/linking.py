@@ -252,7 +252,9 @@ class AnnotationsAnswer(BaseModel):
     annotations: list[Annotation]
 
 
-_CANDIDATE = tuple(one.name for one in fields(Candidate) if one.name not in ("features", "document", "decision", "properties"))
+_CANDIDATE = tuple(
+    one.name for one in fields(Candidate) if one.name not in ("features", "document", "decision", "properties")
+)
 _ANNOTATION = tuple(one.name for one in fields(Annotation) if one.name != "link")
 _LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
 
@@ -321,7 +323,9 @@ async def _links(handle: CollectionHandle, body: LinkBody, options: LinkOptions,
         return await handle.link(body.mentions, options, is_gone=is_gone)
     found = await handle.link(body.mentions, wider(options, MOST_CANDIDATES), is_gone=is_gone)
     rows = [row for _, row in read_rows(body.mentions, body.properties)]
-    return await handle.call(lambda linker: list(linked_rows(linker.state, found, rows, list(body.properties), options)))
+    return await handle.call(
+        lambda linker: list(linked_rows(linker.state, found, rows, list(body.properties), options))
+    )
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))

@@ -206,4 +206,4 @@ def test_columns_beside_the_names_count_in_every_frame(model: Path) -> None:
         with duckdb.connect() as connection:
             in_duckdb.register(connection, linker, properties=["state"])
             table = connection.from_arrow(pl.DataFrame(rows).to_arrow())
-            assert [row[0] for row in table.select("link(town, \"where\").entity_id").fetchall()] == wanted
+            assert [row[0] for row in table.select('link(town, "where").entity_id').fetchall()] == wanted

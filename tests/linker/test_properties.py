@@ -152,7 +152,7 @@ def test_a_column_of_something_else_changes_no_link(towns: EntityLinker) -> None
 
 def test_an_unknown_property_is_refused_with_those_there_are(towns: EntityLinker) -> None:
     """A property that the base does not have is an error that lists the others; so is a column that is too short."""
-    with pytest.raises(OptionError, match="no property 'ctiy'; it has: .*state"):
+    with pytest.raises(OptionError, match=r"no property 'ctiy'; it has: .*state"):
         towns.link("Salem", properties={"ctiy": "Ohio"})
     with pytest.raises(OptionError, match="fewer than mentions"):
         list(towns.link_batch(["Salem", "Dover"], properties={"state": ["Ohio"]}))

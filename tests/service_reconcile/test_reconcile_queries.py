@@ -203,7 +203,11 @@ def test_properties_of_every_kind_count(client: TestClient, properties: list[dic
 
 def test_more_evidence_makes_a_higher_score(client: TestClient) -> None:
     """Two columns that agree say more than one, one that differs lowers the score, and several undo a sure link."""
-    state, year, wrong = {"pid": "state", "v": "Illinois"}, {"pid": "founded", "v": "1821"}, {"pid": "founded", "v": 1905}
+    state, year, wrong = (
+        {"pid": "state", "v": "Illinois"},
+        {"pid": "founded", "v": "1821"},
+        {"pid": "founded", "v": 1905},
+    )
     one, two, mixed = (
         candidates(client, query="Springfield", properties=given)[0]["score"]
         for given in ([state], [state, year], [state, wrong])

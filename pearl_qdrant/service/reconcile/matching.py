@@ -29,9 +29,7 @@ class Scored:
 Answer = Sequence[Scored] | BadQuery  # The candidates of a query, best first; or why there are none
 
 
-async def match(
-    handle: CollectionHandle, queries: Sequence[Query | BadQuery], *, is_gone: IsGone
-) -> list[Answer]:
+async def match(handle: CollectionHandle, queries: Sequence[Query | BadQuery], *, is_gone: IsGone) -> list[Answer]:
     """The answers of some queries, in their order; those of equal types are linked together."""
     groups: dict[LinkOptions, list[Query]] = {}
     for query in queries:

@@ -200,7 +200,10 @@ async def suggest_entity(
     check_fields(place.settings, prefix=prefix, cursor=cursor)
     found: list[Any] = []
     if wanted := prefix.strip():  # the entity that has this very id comes first
-        found += [one.point for one in (await place.handle.call(lambda linker: with_names(linker.collections, [wanted]))).values()]
+        found += [
+            one.point
+            for one in (await place.handle.call(lambda linker: with_names(linker.collections, [wanted]))).values()
+        ]
         types = [type] if type else []
         found += await place.handle.search_names(prefix, types=types, limit=cursor + SUGGESTED)
     records: dict[str, dict[str, Any]] = {}
