@@ -164,10 +164,9 @@ def weights_of(x: npt.NDArray[np.float64], shares: dict[str, Any]) -> Weights:
     weight = {kind: round(abs(float(one)), 3) for kind, one in zip(KINDS, x, strict=False)}
     rest = [abs(float(x[4])), min(math.exp(float(x[5])), 0.3), *(math.exp(min(float(one), 8.0)) for one in x[6:8])]
     least = [min(math.exp(float(one)), 0.2) for one in x[8:10]]
-    return Weights(**shares, weight=weight, **dict(zip(
-        ("against", "astray", "rows", "local", "least", "least_nil"), [float(f"{one:.3g}") for one in rest + least],
-        strict=True,
-    )))  # fmt: skip
+    names = ("against", "astray", "rows", "local", "least", "least_nil")
+    numbers: dict[str, Any] = dict(zip(names, [float(f"{one:.3g}") for one in rest + least], strict=True))
+    return Weights(**shares, weight=weight, **numbers)
 
 
 def damaged(case: Case, seed: int) -> dict[str, Case]:

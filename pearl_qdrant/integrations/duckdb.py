@@ -33,8 +33,9 @@ def register(
     value once.
 
     `properties` are columns of the base, of which the function takes values behind the name, as VARCHAR:
-    `link(company, city)` for ["city"]. The linker must stay open while the function is used. `types`: empty for all. `threshold`: the linker's own by
-    default. Raises ValueError if a field is unknown; duckdb.Error if the connection has a function of that name.
+    `link(company, city)` for ["city"]. The linker must stay open while the function is used. `types`: empty for all.
+    `threshold`: the linker's own by default. Raises ValueError if a field is unknown; duckdb.Error if the connection
+    has a function of that name.
     """
     check_fields(fields)
     values = ColumnLinker(linker, types, threshold, properties=properties)

@@ -45,8 +45,8 @@ def link_column(
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
-    others = keywords.get("properties") or {}
-    used = [column, *(metadata.find_column(one, schema.names(), option="properties") for one in others.values())]
+    beside = (keywords.get("properties") or {}).values()
+    used = [column, *(metadata.find_column(one, schema.names(), option="properties") for one in beside)]
     values = metadata.ColumnLinker.of(linker, keywords)
     if keywords.get("adapt"):
         if isinstance(frame, pl.LazyFrame):

@@ -8,10 +8,10 @@ A level counts by how much more often the right entity agrees so well than anoth
     logit = log((1 - astray) * exp(sum of columns) + astray)    `astray`: rows whose columns are of others
 
 `right` starts as what labelled lists say (`properties.json`, fitted by `runs/properties.py`), and follows the rows of
-the list itself, without labels: each candidate counts by its probability by the name and the other columns. So a column of
-another thing, or a shuffled one, adds nothing. `other` is how often two entities of the base
-agree, how many have this very value, and how well the other candidates of the row agree. What is missing on either
-side says nothing; a row without evidence keeps its link as it is.
+the list itself, without labels: each candidate counts by its probability by the name and the other columns. So a
+column of another thing, or a shuffled one, adds nothing. `other` is how often two entities of the base agree, how
+many have this very value, and how well the other candidates of the row agree. What is missing on either side says
+nothing; a row without evidence keeps its link as it is.
 """
 
 from __future__ import annotations
@@ -178,6 +178,7 @@ class Evidence:
     def _logits(self, rows: ComparedRows, right: FloatArray, other: FloatArray) -> FloatArray:
         """What each column adds, (n, k, c)."""
         ratios = np.log(np.maximum(right, LEAST_CHANCE) / other)
+        ratios[..., EQUAL] = np.maximum(ratios[..., EQUAL], 0.0)  # a value that most have is no contradiction
         weight = np.repeat(self._weight[:, None], LEVELS, axis=1)
         weight[:, EQUAL] = np.maximum(weight[:, EQUAL], 1.0)  # what is equal is no weaker for what is only alike
         of_level = np.where(ratios > 0, ratios, ratios * self.weights.against) * weight
@@ -369,10 +370,10 @@ def _decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) 
     is_same = (chosen and (chosen.kb, chosen.entity_id)) == (link.entity_id and (link.kb, link.entity_id))
     return replace(
         link,
-        entity_id=chosen and chosen.entity_id,
-        canonical_name=chosen and chosen.canonical_name,
-        probability=chosen and chosen.probability,
-        kb=chosen and chosen.kb,
+        entity_id=None if chosen is None else chosen.entity_id,
+        canonical_name=None if chosen is None else chosen.canonical_name,
+        probability=None if chosen is None else chosen.probability,
+        kb=None if chosen is None else chosen.kb,
         nil_reason=reason,
         candidates=tuple(found[: options.most_candidates]),
         rule=link.rule if is_same else "properties",
