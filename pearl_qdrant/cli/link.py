@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME=VALUE",
     help="What else is known of the mention, by the column of the base: city=Emeryville. With --file, which is a table "
-    "then, with a header: the column that has it, city=City. Repeatable.",
+    "then, with a header: the column that has it, city=City; name=Company for the mentions, else the first. Repeatable.",
 )
-@click.option("--column", help="With --property and --file: the column of the mentions.", show_default="the first")
 @click.option(
     "--adapt",
     is_flag=True,
@@ -78,7 +77,7 @@ def link(  # long: help has its examples
     adapt: bool,
     report: Path | None,
     as_json: bool,
-    **given: Any,  # fields of `LinkOptions`, `workers`, `explain`, `column` and `given_properties`
+    **given: Any,  # fields of `LinkOptions`, `workers`, `explain` and `given_properties`
 ) -> None:
     """Link mentions to entities, or report that there is none (NIL).
 
@@ -97,10 +96,11 @@ def link(  # long: help has its examples
     pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
     pearl-qdrant link Zogenix --property city=Emeryville
-    pearl-qdrant link --file companies.csv --column Company --property city=City --json
+    pearl-qdrant link --file companies.csv --property name=Company --property city=City --json
     """
-    workers, explain, column = given.pop("workers"), given.pop("explain"), given.pop("column")
+    workers, explain = given.pop("workers"), given.pop("explain")
     properties = _read_properties(given.pop("given_properties"))
+    column = properties.pop("name", None) if file is not None else None
     has_documents = file is not None and (kind or shared.name_of(file).rpartition(".")[2].lower()) in (
         "jsonl",
         "ndjson",
@@ -159,7 +159,7 @@ def link(  # long: help has its examples
 def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:
     if bool(given["mentions"]) == bool(given["file"]):
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
-    for name in ("format", "workers", "adapt", "report", "column"):
+    for name in ("format", "workers", "adapt", "report"):
         if given[name] and given["file"] is None:
             raise click.UsageError(f"--{name} is for --file.")
     if context is not None and (has_documents or given["adapt"]):

@@ -166,7 +166,7 @@ def test_columns_of_a_table_count_beside_the_mentions(loaded: Run, tmp_path: Pat
     """`--property` names a column of a table, or the value of one mention; a wrong name is refused with those known."""
     table = tmp_path / "rows.csv"
     table.write_bytes(b'Kind,Name\ncity,NYC\n,"New York"\n')
-    given = ("--column", "Name", "--property", "kb_types=Kind", "--json")
+    given = ("--property", "name=Name", "--property", "kb_types=Kind", "--json")
     first, second = loaded("link", "--file", str(table), *given).lines()
 
     assert (first["mention"], second["mention"]) == ("NYC", "New York")
