@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME=VALUE",
     help="What else is known of the mention, by the column of the base: city=Emeryville. With --file, which is a table "
-    "then, with a header: the column that has it, city=City; name=Company for the mentions, else the first. Repeatable.",
+    "then, with a header: the column that has it, city=City; name=Company for the mentions. Repeatable.",
 )
 @click.option(
     "--adapt",
@@ -113,7 +113,6 @@ def link(  # long: help has its examples
             "workers": workers,
             "adapt": adapt,
             "report": report,
-            "column": column,
         },
         given["context"],
         has_documents=has_documents,
