@@ -80,6 +80,7 @@ class Candidate:
         features: The features of the name, by the names in `linking.ranking.model.FEATURES`; behind the score of a
             mention alone.
         decision: Of the first candidate: what each feature adds to the logit that it is right.
+        properties: How well its values agree with those of the row, in [0, 1]; without those that either side lacks.
         document: In a document or a context: what each of its parts adds to the score, in logits, by the names in
             `linking.documents.model.FEATURES`; empty for a mention alone.
     """
@@ -103,6 +104,7 @@ class Candidate:
     document: Mapping[str, float] = field(default_factory=dict)
     decision: Mapping[str, float] = field(default_factory=dict)
     language: str | None = None
+    properties: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ class Link:
         candidates: Best first.
         kb: Short name of the entity's base, or None for NIL. Ids of several collections may be equal.
         rule: The rule that chose or ordered the first candidates ("entity id", "exact name", "canonical name",
-            "popularity", "namesakes", "learned name"); None if the ranking model alone did.
+            "popularity", "namesakes", "learned name"), or "properties" where the row changed the link; None if the
+            ranking model alone did.
         warnings: Why the answer may be wrong: a collection is incomplete, since its load did not finish. Usually empty.
         learned: What was learned of the name, most frequent first, where the rule is "learned name".
     """

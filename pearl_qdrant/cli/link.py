@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import tee
 from pathlib import Path
@@ -46,6 +47,14 @@ if TYPE_CHECKING:
 @options_of(LinkOptions, "types languages context limit threshold on_tie", types="--type", languages="--name-language")
 @shared.workers_option
 @click.option(
+    "--property",
+    "given_properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What else is known of the mention, by the column of the base: city=Emeryville. With --file, which is a table "
+    "then, with a header: the column that has it, city=City; name=Company for the mentions. Repeatable.",
+)
+@click.option(
     "--adapt",
     is_flag=True,
     help="With --file: estimate how much of the list is in the base from its scores, without labels, and decide by "
@@ -68,7 +77,7 @@ def link(  # long: help has its examples
     adapt: bool,
     report: Path | None,
     as_json: bool,
-    **given: Any,  # fields of `LinkOptions`, `workers` and `explain`
+    **given: Any,  # fields of `LinkOptions`, `workers`, `explain` and `given_properties`
 ) -> None:
     """Link mentions to entities, or report that there is none (NIL).
 
@@ -86,14 +95,25 @@ def link(  # long: help has its examples
     pearl-qdrant link --file documents.jsonl --json > links.jsonl
     pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
+    pearl-qdrant link Zogenix --property city=Emeryville
+    pearl-qdrant link --file companies.csv --property name=Company --property city=City --json
     """
     workers, explain = given.pop("workers"), given.pop("explain")
+    properties = _read_properties(given.pop("given_properties"))
+    column = properties.pop("name", None) if file is not None else None
     has_documents = file is not None and (kind or shared.name_of(file).rpartition(".")[2].lower()) in (
         "jsonl",
         "ndjson",
     )
     _check_usage(
-        {"mentions": mentions, "file": file, "format": kind, "workers": workers, "adapt": adapt, "report": report},
+        {
+            "mentions": mentions,
+            "file": file,
+            "format": kind,
+            "workers": workers,
+            "adapt": adapt,
+            "report": report,
+        },
         given["context"],
         has_documents=has_documents,
     )
@@ -110,10 +130,13 @@ def link(  # long: help has its examples
             found_links = _in_documents(linker, file, options)
         else:
             listed: Iterable[str] = mentions
-            if file is not None:  # an empty line is an empty mention, so that answers match lines
+            beside: dict[str, list[str]] = {name: [value] * len(mentions) for name, value in properties.items()}
+            if file is not None and (properties or column):
+                listed, beside = _read_table(file, column, properties)
+            elif file is not None:  # an empty line is an empty mention, so that answers match lines
                 listed = (line for _, line in read_text_lines(file, shared.name_of(file)))
             listed, options = _adapted(linker, listed, options) if adapt else (listed, options)
-            found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers))
+            found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers, properties=beside))
         calibration = linker.calibration.with_bias(options.nil_bias)
         counts = None if report is None else LinkReport(threshold=calibration.threshold)
         for key, found in found_links:
@@ -151,6 +174,34 @@ def _check_usage(given: Mapping[str, object], context: str | None, *, has_docume
             raise click.UsageError(f"--{name} is for mentions, one a line; documents are linked one after the other.")
 
 
+def _read_properties(given: Sequence[str]) -> dict[str, str]:
+    """What `--property` gives, by the column of the base."""
+    parts = [one.partition("=") for one in given]
+    if wrong := [one for one, (name, sign, value) in zip(given, parts, strict=True) if not (name and sign and value)]:
+        raise click.UsageError(f"--property is NAME=VALUE, such as city=Emeryville, not {wrong[0]!r}.")
+    return {name: value for name, _, value in parts}
+
+
+def _read_table(
+    file: BinaryIO, column: str | None, properties: Mapping[str, str]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """The mentions of a table with a header, and the columns beside them, by the property that each is."""
+    from pearl_qdrant.linking.mentions import read_text_lines
+
+    lines = [line for _, line in read_text_lines(file, shared.name_of(file))]
+    delimiter = max("\t;,", key=lines[0].count) if lines else ","
+    head, *rows = list(csv.reader(lines, delimiter=delimiter)) or [[]]
+    for name in (column or head[0] if head else "", *properties.values()):
+        if name not in head:
+            raise click.UsageError(f"{shared.name_of(file)} has no column {name!r}; it has: {', '.join(head)}.")
+
+    def cells(name: str) -> list[str]:
+        at = head.index(name)
+        return [row[at] if at < len(row) else "" for row in rows]
+
+    return cells(column or head[0]), {name: cells(one) for name, one in properties.items()}
+
+
 def _adapted(linker: EntityLinker, mentions: Iterable[str], options: LinkOptions) -> tuple[list[str], LinkOptions]:
     """All mentions, and the options with what they say of themselves, which is printed to stderr."""
     given = list(mentions)
@@ -186,6 +237,9 @@ def _as_record(found: Link, explain: bool) -> dict[str, object]:
     for name in ("warnings", "learned"):
         if not record[name]:
             del record[name]
+    for candidate in record["candidates"]:
+        if not candidate["properties"]:
+            del candidate["properties"]
     if not explain:
         for candidate in record["candidates"]:
             del candidate["features"], candidate["document"], candidate["decision"]

@@ -87,38 +87,42 @@ MOST_KEPT = 200_000  # Values whose links are remembered between the batches of 
 
 @dataclass(slots=True)
 class ColumnLinker:
-    """Links values of a column, each distinct one once; `known` has the links so far."""
+    """Links values of a column, each distinct one once, with those of `properties` beside it; `known` has the links so
+    far.
+    """
 
     linker: EntityLinker
     options: LinkOptions
-    known: dict[str, Link] = field(default_factory=dict)
+    properties: Sequence[str] = ()
+    known: dict[tuple[str, ...], Link] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.options.judge is not None:
             self.options = self.options.updated(judge=asking_of(self.options.judge))  # one for all batches
 
-    def adapt(self, values: Iterable[object]) -> None:
-        """Estimate from the values how much of the column is in the base. Raises CalibrationError if there are fewer
-        than 200 distinct ones.
+    def links(self, values: Iterable[object], beside: Sequence[Iterable[object]] = ()) -> list[Link | None]:
+        """The links of values, in order; None for null and blank ones. Numbers and dates are linked as their text.
+        `beside` has a column for each of the properties.
         """
-        texts = [text for value in values if (text := as_text(value)) is not None]
-        self.options = self.options.updated(nil_bias=self.linker.adapt(texts, self.options).nil_bias)
-
-    def links(self, values: Iterable[object]) -> list[Link | None]:
-        """The links of values, in order; None for null and blank ones. Numbers and dates are linked as their text."""
-        texts = [as_text(value) for value in values]
-        missing = [text for text in dict.fromkeys(texts) if text is not None and text not in self.known]
+        cells = [[as_text(value) or "" for value in column] for column in beside]
+        rows = [
+            None if not text else (text, *others) for text, *others in zip(map(as_text, values), *cells, strict=True)
+        ]
+        missing = [row for row in dict.fromkeys(rows) if row is not None and row not in self.known]
         if len(self.known) + len(missing) > MOST_KEPT:
             self.known.clear()
-            missing = [text for text in dict.fromkeys(texts) if text is not None]
+            missing = [row for row in dict.fromkeys(rows) if row is not None]
         if missing:
-            found = self.linker.link_batch(missing, self.options)
+            given = {name: [row[i] for row in missing] for i, name in enumerate(self.properties, 1)}
+            found = self.linker.link_batch([row[0] for row in missing], self.options, properties=given)
             self.known.update(zip(missing, found, strict=True))
-        return [None if text is None else self.known[text] for text in texts]
+        return [None if row is None else self.known[row] for row in rows]
 
-    def columns(self, values: Iterable[object], fields: Sequence[Field]) -> dict[Field, list[Any]]:
+    def columns(
+        self, values: Iterable[object], fields: Sequence[Field], beside: Sequence[Iterable[object]] = ()
+    ) -> dict[Field, list[Any]]:
         """The fields of the links of values, None where there is no link."""
-        links = self.links(values)
+        links = self.links(values, beside)
         return {name: [None if link is None else value_of(link, name) for link in links] for name in fields}
 
 

@@ -10,7 +10,7 @@ Index, order and other columns stay; null cells stay null.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -30,7 +30,7 @@ def link_column(
     linker: EntityLinker,
     fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
     prefix: str | None = None,
-    adapt: bool = False,
+    properties: Mapping[str, str] | None = None,
     **keywords: Unpack[LinkKeywords],
 ) -> pd.DataFrame:
     """A copy of a table with the entities of a column beside it; each distinct value is linked once.
@@ -38,18 +38,17 @@ def link_column(
     Args:
         fields: What is added: entity_id, canonical_name, probability, nil_reason, kb.
         prefix: Put before the names of the new columns; default is the column's name and `_`.
-        adapt: Whether to decide by how much of the column is in the base, which needs 200 distinct values.
+        properties: Other columns that say which entity is meant, by the column of the base: {"city": "City"}.
         keywords: Fields of `LinkOptions`, such as types, threshold and judge.
 
-    Raises OptionError if the column is missing or there twice, or a new one is there already; CalibrationError if the
-    column is to be adapted to and has too few values.
+    Raises OptionError if a column is missing or there twice, or a new one is there already.
     """
     label = metadata.find_column(column, frame.columns)
     names = metadata.new_names(column, fields, frame.columns, prefix)
-    values, cells = metadata.ColumnLinker(linker, LinkOptions(**keywords)), frame[label].tolist()
-    if adapt:
-        values.adapt(cells)
-    found = values.columns(cells, fields)
+    others = properties or {}
+    values, cells = metadata.ColumnLinker(linker, LinkOptions(**keywords), list(others)), frame[label].tolist()
+    beside = [frame[metadata.find_column(one, frame.columns, option="properties")].tolist() for one in others.values()]
+    found = values.columns(cells, fields, beside)
     added = {
         name: pd.Series(found[field], index=frame.index, dtype="float64" if field == "probability" else "object")
         for name, field in zip(names, fields, strict=True)

@@ -7,12 +7,11 @@ frame = link_column(pl.scan_parquet("rows.parquet"), "city", linker=linker).coll
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 
-from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkKeywords, LinkOptions
@@ -32,14 +31,13 @@ def link_column(
     linker: EntityLinker,
     fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
     prefix: str | None = None,
-    adapt: bool = False,
+    properties: Mapping[str, str] | None = None,
     **keywords: Unpack[LinkKeywords],
 ) -> Frame:
     """A table with the entities of a column beside it; arguments as of `pandas.link_column`. A lazy table stays lazy:
     its batches are linked as they are read, by the streaming engine, too, and the linker must be open then.
 
-    Raises OptionError if the column is missing, or a new one is there already, or a lazy table is to be adapted to;
-    CalibrationError if the column is to be adapted to and has too few values.
+    Raises OptionError if a column is missing, or a new one is there already.
     """
     schema = frame.collect_schema()
     metadata.find_column(column, schema.names())
@@ -47,15 +45,13 @@ def link_column(
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
-    values = metadata.ColumnLinker(linker, LinkOptions(**keywords))
-    if adapt:
-        if isinstance(frame, pl.LazyFrame):
-            raise OptionError("adapt", "A lazy table is linked as it is read: collect it before adapting to a column.")
-        values.adapt(frame.get_column(column).to_list())
+    others = properties or {}
+    used = [column, *(metadata.find_column(one, schema.names(), option="properties") for one in others.values())]
+    values = metadata.ColumnLinker(linker, LinkOptions(**keywords), list(others))
 
     def add(batch: pl.DataFrame) -> pl.DataFrame:
-        parts = [_linked(part, column, values, fields, kinds) for part in batch.iter_slices(BATCH_ROWS)]
-        return pl.concat(parts) if parts else _linked(batch, column, values, fields, kinds)
+        parts = [_linked(part, used, values, fields, kinds) for part in batch.iter_slices(BATCH_ROWS)]
+        return pl.concat(parts) if parts else _linked(batch, used, values, fields, kinds)
 
     if isinstance(frame, pl.LazyFrame):
         return frame.map_batches(add, schema=pl.Schema({**schema, **kinds}), streamable=True)
@@ -64,12 +60,13 @@ def link_column(
 
 def _linked(
     batch: pl.DataFrame,
-    column: str,
+    used: Sequence[str],
     values: metadata.ColumnLinker,
     fields: Sequence[metadata.Field],
     kinds: dict[str, pl.Float64 | pl.String],
 ) -> pl.DataFrame:
-    found = values.columns(batch.get_column(column).to_list(), fields)
+    cells, *beside = (batch.get_column(one).to_list() for one in used)
+    found = values.columns(cells, fields, beside)
     added = [
         pl.Series(name, found[field], dtype=kind, strict=False)
         for (name, kind), field in zip(kinds.items(), fields, strict=True)

@@ -18,7 +18,9 @@ from typing import TypeVar, cast
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.linking.candidates import SearchTarget
+from pearl_qdrant.linking.columns import sample
 from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase
+from pearl_qdrant.linking.values import BaseColumn
 from pearl_qdrant.store.protocol import Collection
 
 T = TypeVar("T")
@@ -86,6 +88,15 @@ class CollectionStatistics:
     def name_case(self) -> NameCase:
         """How the collections write their names."""
         return NameCase.of_points(p for c in self._collections for p in islice(c.scroll(), SAMPLE))
+
+    @_kept
+    def columns(self) -> dict[str, BaseColumn]:
+        """The columns of the entities, by a sample of them."""
+        values: dict[str, list[list[str]]] = {}
+        for entity in sample(self._collections):
+            for name in entity.property_ids():
+                values.setdefault(name, []).append(entity.values(name))
+        return {name: BaseColumn.of(has) for name, has in values.items()}
 
     @_kept
     def _languages(self) -> frozenset[str]:

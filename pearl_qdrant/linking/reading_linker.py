@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -188,12 +188,20 @@ class ReadingLinker:
         """The coefficients of the ranking."""
         return self.state.stream.model
 
-    def link(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
+    def link(
+        self,
+        mention: str,
+        options: LinkOptions | None = None,
+        *,
+        properties: Mapping[str, object] | None = None,
+        **keywords: Unpack[LinkKeywords],
+    ) -> Link:
         """Link one mention.
 
         Args:
             mention: The string to link.
             options: How to link it; the defaults of `LinkOptions` if None.
+            properties: What else is known of it, by the column of the base: {"city": "Emeryville", "year": 1998}.
             keywords: Fields of `LinkOptions`, which describes them; each replaces that field of `options`: types,
                 type_mode, limit, threshold, on_tie, context, nil_bias, languages, judge.
 
@@ -203,10 +211,12 @@ class ReadingLinker:
         Raises:
             JudgeError: If there is a judge, and it fails.
             UnknownTypeError: If no entity of the collections has one of the `types`.
+            OptionError: If the base has no such property.
             ValueError: If an option is out of range.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        link = self._read(lambda: next(self._lifetime.while_open(self.state.links([mention], chosen))))
+        alone, given = replace(chosen, judge=None), {name: [value] for name, value in (properties or {}).items()}
+        link = self._read(lambda: next(self._lifetime.while_open(self._linked([mention], alone, given))))
         return next(self._judged([link], chosen))
 
     def _judged(self, links: Iterable[Link], options: LinkOptions) -> Iterator[Link]:
@@ -216,12 +226,28 @@ class ReadingLinker:
         threshold = self.state.threshold_of(options)
         return asking_of(options.judge).links(links, context=options.context, threshold=threshold)
 
+    def _linked(
+        self,
+        mentions: Iterable[str],
+        options: LinkOptions,
+        properties: Mapping[str, Iterable[object]],
+        link: Callable[[Iterable[str], LinkOptions], Iterator[Link]] | None = None,
+    ) -> Iterator[Link]:
+        """The links of mentions, with their properties if there are any; `link` links them without."""
+        alone = link or self.state.links
+        if not properties:
+            return alone(mentions, options)
+        from pearl_qdrant.linking.properties import link_rows, read_rows
+
+        return link_rows(self.state, read_rows(mentions, properties), list(properties), options, alone)
+
     def link_batch(
         self,
         mentions: Iterable[str],
         options: LinkOptions | None = None,
         *,
         workers: int | None = None,
+        properties: Mapping[str, Iterable[object]] | None = None,
         **keywords: Unpack[LinkKeywords],
     ) -> Iterator[Link]:
         """Link many mentions and yield their links in order; accepts any iterable, and reads a few batches ahead.
@@ -235,6 +261,8 @@ class ReadingLinker:
             workers: Processes that link (embedded store); they start once, and end with the linker. 1: this process
                 alone. Default: one a core from `workers.START_MENTIONS` mentions on, else 1. There are never more
                 than four a core, or than different mentions.
+            properties: Columns beside the mentions, by the column of the base, each with a value for each mention. How
+                well each column agrees over the list says how much it counts; 1,000 rows are read ahead.
             keywords: As for `link`.
 
         Raises:
@@ -244,14 +272,19 @@ class ReadingLinker:
         """
         chosen = (options or LinkOptions()).updated(**keywords)
         check_are_many(mentions)
-        n_workers = self._workers.count(workers, mentions, are_mentions=True)
+        alone = replace(chosen, judge=None)  # it is asked in this process, with all that is known
         self._follow()
+        if properties:
+            link = partial(self.link_batch, workers=workers)
+            with self._lifetime.in_use():
+                found = self._lifetime.while_open(self._linked(mentions, alone, properties, link))
+                return self._judged(found, chosen)
+        n_workers = self._workers.count(workers, mentions, are_mentions=True)
         state = self.state
         with self._lifetime.in_use():
             if n_workers == 1:
                 return self._judged(self._lifetime.while_open(state.links(mentions, chosen)), chosen)
             state.check_types(chosen.types)
-        alone = replace(chosen, judge=None)  # it is asked in this process
         job = link_job(alone, partial(state.links, options=alone))
         n_known = len(mentions) if isinstance(mentions, Sequence) else 0
         answers = self._workers.answers(

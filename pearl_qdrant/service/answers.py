@@ -28,6 +28,7 @@ _STATUS: tuple[tuple[type[PearlQdrantError], int, str], ...] = (
     (errors.EntityNotFoundError, 404, "entity_not_found"),
     (errors.UnknownTypeError, 422, "unknown_type"),
     (errors.LearningError, 422, "invalid"),
+    (errors.OptionError, 422, "invalid"),
     (errors.ReadOnlyError, 403, "writing_not_allowed"),
     (errors.StoreUnavailableError, 503, "store_unavailable"),
     (errors.ShardUnavailableError, 503, "store_unavailable"),

@@ -20,10 +20,12 @@ from pearl_qdrant.linking.learned.ledger import LearnedBatch
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
+from pearl_qdrant.linking.properties import MOST_CANDIDATES, linked_rows, read_rows, wider
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
 from pearl_qdrant.service.answers import CollectionsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
+from pearl_qdrant.service.queues import IsGone
 from pearl_qdrant.service.settings import Body, InvalidRequestError, ServiceSettings, Strict, Texts
 from pearl_qdrant.settings import DEFAULT_LIMIT
 
@@ -92,7 +94,23 @@ class LinkBody(_WithCandidates):
         le=_MOST_BIAS,
         description="Added to the logit of NIL, as an adaptation to an earlier part of the list gave it.",
     )
+    properties: dict[str, list[str | float | None]] = Field(
+        {},
+        max_length=50,
+        description="Columns beside the mentions, by the column of the base, with a value or null for each mention.",
+        examples=[{"city": ["Emeryville", None]}],
+    )
     explain: bool = Field(False, description="Add features, and lines that explain each link.")
+
+    def check(self, settings: ServiceSettings) -> None:
+        super().check(settings)
+        for name, values in self.properties.items():
+            if len(values) != len(self.mentions):
+                raise InvalidRequestError(
+                    f"properties.{name} has {len(values)} values, mentions {len(self.mentions)}. Send one for each, or "
+                    "null.",
+                    where=f"properties.{name}",
+                )
 
 
 class Span(Strict):
@@ -234,7 +252,9 @@ class AnnotationsAnswer(BaseModel):
     annotations: list[Annotation]
 
 
-_CANDIDATE = tuple(one.name for one in fields(Candidate) if one.name not in ("features", "document", "decision"))
+_CANDIDATE = tuple(
+    one.name for one in fields(Candidate) if one.name not in ("features", "document", "decision", "properties")
+)
 _ANNOTATION = tuple(one.name for one in fields(Annotation) if one.name != "link")
 _LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
 
@@ -258,6 +278,8 @@ def link_record(link: Link, *, explanation: list[str] | None = None) -> dict[str
 
 def _candidate_record(candidate: Candidate, *, explained: bool) -> dict[str, Any]:
     record = {name: getattr(candidate, name) for name in _CANDIDATE}
+    if candidate.properties:
+        record["properties"] = dict(candidate.properties)
     if explained:
         parts = {"features": candidate.features, "document": candidate.document, "decision": candidate.decision}
         record |= {name: dict(values) for name, values in parts.items()}
@@ -283,7 +305,7 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere) -
         options = options.updated(nil_bias=found.nil_bias)
         precision = None if isnan(found.precision) else found.precision
         record["adaptation"] = {**asdict(found), "precision": precision}
-    links = await handle.link(body.mentions, options, is_gone=request.is_disconnected)
+    links = await _links(handle, body, options, request.is_disconnected)
 
     def answer() -> Response:
         if not body.explain:
@@ -293,6 +315,17 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere) -
         return json_answer(record | {"links": records})
 
     return await beside(len(links) * options.most_candidates * _RECORD_BYTES, answer)
+
+
+async def _links(handle: CollectionHandle, body: LinkBody, options: LinkOptions, is_gone: IsGone) -> list[Link]:
+    """The links of the mentions, with their properties if there are any."""
+    if not body.properties:
+        return await handle.link(body.mentions, options, is_gone=is_gone)
+    found = await handle.link(body.mentions, wider(options, MOST_CANDIDATES), is_gone=is_gone)
+    rows = [row for _, row in read_rows(body.mentions, body.properties)]
+    return await handle.call(
+        lambda linker: list(linked_rows(linker.state, found, rows, list(body.properties), options))
+    )
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))

@@ -162,6 +162,24 @@ def test_mentions_of_a_file_are_utf_8_with_or_without_a_byte_order_mark(loaded: 
     assert f"{mentions}:2: not UTF-8" in refused.err
 
 
+def test_columns_of_a_table_count_beside_the_mentions(loaded: Run, tmp_path: Path) -> None:
+    """`--property` names a column of a table, or the value of one mention; a wrong name is refused with those known."""
+    table = tmp_path / "rows.csv"
+    table.write_bytes(b'Kind,Name\ncity,NYC\n,"New York"\n')
+    given = ("--property", "name=Name", "--property", "kb_types=Kind", "--json")
+    first, second = loaded("link", "--file", str(table), *given).lines()
+
+    assert (first["mention"], second["mention"]) == ("NYC", "New York")
+    assert "kb_types" in first["candidates"][0]["properties"]
+    assert "properties" not in second["candidates"][0]
+    one = loaded("link", "NYC", "--property", "kb_types=city", "--json").lines()[0]
+    assert one["candidates"][0]["properties"] == first["candidates"][0]["properties"]
+    for wrong, text in (("kb_types=Nothing", "no column 'Nothing'; it has: Kind, Name"), ("x", "NAME=VALUE")):
+        refused = loaded("link", "--file", str(table), "--property", wrong)
+        assert refused.status == 2
+        assert text in " ".join(refused.err.split())
+
+
 def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path, model: Path, tmp_path: Path) -> None:
     """The error says that the model has changed; `--model` with the old one works."""
     moved = tmp_path / "moved"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import InvalidEntityError, OptionError
 from pearl_qdrant.integrations.metadata import as_text
 
@@ -183,3 +183,27 @@ def test_wrong_columns_are_named(linker: EntityLinker) -> None:
         fuzzy_join(frame, frame)
     with pytest.raises(ValueError, match="'outer'"):
         fuzzy_join(frame, frame, on="name", how="outer")  # type: ignore[arg-type]
+
+
+def test_columns_beside_the_names_count_in_every_frame(model: Path) -> None:
+    """pandas, polars and DuckDB link the same rows by the same columns."""
+    pd, pl, duckdb = (pytest.importorskip(name) for name in ("pandas", "polars", "duckdb"))
+    from pearl_qdrant.integrations import duckdb as in_duckdb
+    from pearl_qdrant.integrations import pandas, polars
+
+    states = ["Illinois", "Missouri", "Ohio", "Oregon"]
+    towns = [Entity(one, "Springfield", extra={"state": one}) for one in states]
+    with EntityLinker.build(towns, model=str(model)) as linker:
+        rows = {"town": ["Springfield"] * 3, "where": ["Ohio", "Oregon", None]}
+        wanted = ["Ohio", "Oregon", None]
+        properties = {"state": "where"}
+        found = pandas.link_column(pd.DataFrame(rows), "town", linker=linker, properties=properties)
+        assert found["town_entity_id"].tolist() == wanted
+        lazy = polars.link_column(pl.DataFrame(rows).lazy(), "town", linker=linker, properties=properties)
+        assert lazy.collect()["town_entity_id"].to_list() == wanted
+        with pytest.raises(OptionError, match="no column 'nowhere'"):
+            pandas.link_column(pd.DataFrame(rows), "town", linker=linker, properties={"state": "nowhere"})
+        with duckdb.connect() as connection:
+            in_duckdb.register(connection, linker, properties=["state"])
+            table = connection.from_arrow(pl.DataFrame(rows).to_arrow())
+            assert [row[0] for row in table.select('link(town, "where").entity_id').fetchall()] == wanted

@@ -32,6 +32,21 @@ def test_mentions_are_linked_in_their_order(client: TestClient) -> None:
     assert "features" not in first["candidates"][0]
 
 
+def test_columns_beside_the_mentions_must_fit(client: TestClient) -> None:
+    """Values of a property are one for each mention, and of a property that the base has; null changes nothing."""
+    plain = client.post("/v1/link", json={"mentions": ["NYTimes"]}).json()["links"][0]
+    body = {"mentions": ["NYTimes"], "properties": {"kb_types": [None]}}
+    short = client.post("/v1/link", json={**body, "properties": {"kb_types": []}})
+    unknown = client.post("/v1/link", json={**body, "properties": {"no such": ["x"]}})
+    agreeing = client.post("/v1/link", json={**body, "properties": {"kb_types": ["newspaper"]}}).json()["links"][0]
+
+    same = client.post("/v1/link", json=body).json()["links"][0]
+    assert (same["entity_id"], same["probability"]) == (plain["entity_id"], pytest.approx(plain["probability"]))
+    assert (short.status_code, unknown.status_code) == (422, 422)
+    assert "no property 'no such'" in unknown.text
+    assert agreeing["candidates"][0]["properties"]["kb_types"] == 1.0
+
+
 def test_options_of_the_linker_count(client: TestClient) -> None:
     """Types filter, a threshold makes NIL, and an explanation has features and lines."""
     typed = {"mentions": ["New York"], "types": ["state"], "threshold": 0, "explain": True}

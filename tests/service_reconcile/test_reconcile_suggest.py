@@ -17,9 +17,10 @@ from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE, post_form, serving
 from specification import EntitySuggestions, Flyout, Suggestions, check
 
 from pearl_qdrant import Entity
+from pearl_qdrant.linking.properties import compare_rows, shipped_weights
+from pearl_qdrant.linking.values import BaseColumn
 from pearl_qdrant.pieces import with_pauses
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.service.reconcile.matching import Condition, chances, level_of
 from pearl_qdrant.service.settings import TimedOutError, timed_out
 
 
@@ -153,7 +154,7 @@ def test_a_batch_that_is_too_much_as_a_whole_is_refused(
 
 def test_comparing_ends_with_the_time_of_a_request() -> None:
     """No value is compared any more when the time is over, neither with a candidate nor with the sample."""
-    condition = Condition("state", ("x",) * 50)
+    column = BaseColumn.of([["a"], ["b"]])
 
     def end() -> None:
         raise timed_out(1)
@@ -161,8 +162,8 @@ def test_comparing_ends_with_the_time_of_a_request() -> None:
     def late() -> None:
         with_pauses(end)
         with pytest.raises(TimedOutError):
-            level_of(condition, ["y"])
+            column.level(("x",) * 50, ["y"])
         with pytest.raises(TimedOutError):
-            chances(condition, [["y"]] * 150)
+            compare_rows([{"state": ("x",)}], [[0.5]], [[{"state": ["y"]}]], {"state": column}, shipped_weights())
 
     contextvars.copy_context().run(late)

@@ -48,6 +48,8 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
     best, *others = link.candidates or (None,)
     if best is None:
         return lines
+    for name, agreement in best.properties.items():
+        lines.append(f"{name} of the row agrees {agreement:.2f} (1 is equal, 0 different)")
     if best.document:
         return lines + _in_document(link)
     other = next((c for c in others if not (best.tie and c.tie)), None)

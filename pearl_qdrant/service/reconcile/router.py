@@ -17,25 +17,15 @@ from fastapi.responses import HTMLResponse, Response
 
 from pearl_qdrant._version import __version__
 from pearl_qdrant.errors import CollectionNotFoundError
+from pearl_qdrant.linking.columns import KB_TYPES, NAME, OWN, POPULARITY, TYPES, EntityColumns, with_names
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import LINKS_FIELD
 from pearl_qdrant.service.answers import CollectionsHere, SettingsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
 from pearl_qdrant.service.reconcile import queries as reading
-from pearl_qdrant.service.reconcile.matching import Answer, Level, Scored, match
-from pearl_qdrant.service.reconcile.properties import (
-    KB_TYPES,
-    NAME,
-    OWN,
-    POPULARITY,
-    TYPES,
-    Catalogue,
-    EntityColumns,
-    catalogue_of,
-    property_name,
-    with_names,
-)
+from pearl_qdrant.service.reconcile.matching import Answer, Scored, match
+from pearl_qdrant.service.reconcile.properties import Catalogue, catalogue_of, property_name
 from pearl_qdrant.service.reconcile.queries import MOST_VALUES, BadQuery, Extension
 from pearl_qdrant.service.settings import ServiceError, ServiceSettings, check_fields
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -181,7 +171,7 @@ async def _answer(request: Request, place: Place, given: dict[str, Any]) -> Resp
         cells_size = len(asked.ids) * len(asked.limits) * _CELL_BYTES
         return await beside(cells_size, json_answer, {"meta": list(map(_property, asked.limits)), "rows": rows})
     batch = await beside(size, reading.read_batch, given["queries"], place.settings)
-    found = await match(place.handle, list(batch.values()), await place.catalogue(), is_gone=request.is_disconnected)
+    found = await match(place.handle, list(batch.values()), is_gone=request.is_disconnected)
     records = zip(batch, map(answer_record, found), strict=True)
     return await beside(len(found) * _QUERY_BYTES, lambda: json_answer(dict(records)))
 
@@ -210,7 +200,10 @@ async def suggest_entity(
     check_fields(place.settings, prefix=prefix, cursor=cursor)
     found: list[Any] = []
     if wanted := prefix.strip():  # the entity that has this very id comes first
-        found += [one.point for one in (await place.handle.call(lambda linker: with_names(linker, [wanted]))).values()]
+        found += [
+            one.point
+            for one in (await place.handle.call(lambda linker: with_names(linker.collections, [wanted]))).values()
+        ]
         types = [type] if type else []
         found += await place.handle.search_names(prefix, types=types, limit=cursor + SUGGESTED)
     records: dict[str, dict[str, Any]] = {}
@@ -265,7 +258,7 @@ def _count(n_names: int) -> str:
 async def flyout_entity(place: PlaceHere, entity_id: IdHere) -> Response:
     """A small preview of an entity."""
     check_fields(place.settings, id=entity_id)
-    found = (await place.handle.call(lambda linker: with_names(linker, [entity_id]))).get(entity_id)
+    found = (await place.handle.call(lambda linker: with_names(linker.collections, [entity_id]))).get(entity_id)
     html = entity_html(found, is_preview=True) if found else flyout_html(entity_id, ["Not found"])
     return json_answer({"id": entity_id, "html": html})
 
@@ -314,7 +307,7 @@ async def view(place: PlaceHere, entity_id: IdHere) -> Response:
 
 async def _entity_page(place: Place, entity_id: str, *, is_preview: bool) -> HTMLResponse:
     check_fields(place.settings, id=entity_id)
-    found = (await place.handle.call(lambda linker: with_names(linker, [entity_id]))).get(entity_id)
+    found = (await place.handle.call(lambda linker: with_names(linker.collections, [entity_id]))).get(entity_id)
     if found is None:
         return page("Not found", f"<h1>Not found</h1><p>No entity has the id {escape(entity_id[:_CUT])}.</p>", 404)
     return page(found.point.canonical_name, entity_html(found, is_preview=is_preview))
@@ -393,7 +386,7 @@ def _candidate(scored: Scored) -> dict[str, Any]:
     record = {
         "id": candidate.entity_id,
         "name": candidate.canonical_name,
-        "score": round(100 * scored.probability, SCORE_DIGITS),
+        "score": round(100 * (candidate.probability or 0.0), SCORE_DIGITS),
         "match": scored.is_match,
         "type": type_list((*candidate.kb_types, *candidate.types)),
         "features": _features(scored),
@@ -405,7 +398,7 @@ def _features(scored: Scored) -> list[dict[str, Any]]:
     """What is behind a score, without what is not known."""
     candidate = scored.candidate
     known: list[tuple[str, str, float | bool | None]] = [
-        ("name_probability", "Probability by the name alone", candidate.probability),
+        ("name_probability", "Probability by the name alone", scored.by_name),
         ("dense_score", "Similarity of meaning", candidate.dense_score),
         ("lexical_score", "Similarity of spelling", candidate.lexical_score),
         ("equal_name", "Equal name", bool(candidate.features.get("equal_core"))),
@@ -413,11 +406,7 @@ def _features(scored: Scored) -> list[dict[str, Any]]:
         ("namesakes", "Another entity has this name", candidate.tie),
         ("popularity", "Popularity", candidate.popularity),
     ]
-    levels: dict[str, float] = {}
-    for one, level in scored.levels:
-        if level is not Level.MISSING:
-            levels[one] = min(level.value, levels.get(one, level.value))
-    known += [(f"property:{one}", property_name(one), value) for one, value in levels.items()]
+    known += [(f"property:{one}", property_name(one), value) for one, value in candidate.properties.items()]
     return [
         {"id": id_, "name": name, "value": round(value, 4) if isinstance(value, float) else value}
         for id_, name, value in known
@@ -427,11 +416,11 @@ def _features(scored: Scored) -> list[dict[str, Any]]:
 
 def extended_rows(linker: EntityLinker, asked: Extension) -> dict[str, Row]:
     """The rows of entities, by their ids; empty lists for an unknown one."""
-    found = with_names(linker, asked.ids)
+    found = with_names(linker.collections, asked.ids)
     linked: dict[str, EntityColumns] = {}
     if (limit := asked.limits.get(LINKS_FIELD)) is not None:
         ids = {link: None for one in found.values() for link in one.values(LINKS_FIELD)[:limit]}
-        linked = with_names(linker, list(ids)[: MOST_VALUES * 10])
+        linked = with_names(linker.collections, list(ids)[: MOST_VALUES * 10])
     # One row for all unknown ids: with 1,000 of them and 50 properties, garbage collection would stop the event loop.
     unknown: Row = {one: [] for one in asked.limits}
     return {

@@ -128,9 +128,9 @@ function rowOf(answer, sure, changed) {
   );
 }
 
-/** Show the answers: `table` has names, rows, cells and source; `links` the link of each distinct value. */
+/** Show the answers: `table` has names, rows, cells, keys and source; `links` the link of each distinct key. */
 export function showAnswers(place, table, links) {
-  const answers = table.cells.map((cell, row) => new Answer(row + 1, cell, links.get(cell)));
+  const answers = table.cells.map((cell, row) => new Answer(row + 1, cell, links.get(table.keys[row])));
   for (const one of askFor(answers)) one.isAsked = true;
   const state = { filter: "all", sure: SURE, shown: PAGE, byProbability: false };
   const tools = el("div", { className: "row tools-row" });

@@ -83,14 +83,18 @@ async function readFile(file) {
   readTable(decode(bytes), file.name);
 }
 
-/** Links of the distinct values, by value. Values that the service would refuse are left out. */
-async function linkValues(values, whenDone, signal) {
+const rowKey = (cells) => JSON.stringify(cells);
+
+/** Links of distinct rows, by their key: the value, and the cells beside it. The service would refuse no value. */
+async function linkValues(values, properties, whenDone, signal) {
   const links = new Map();
   const size = Math.min(BATCH, limits.max_mentions);
   for (let start = 0; start < values.length; start += size) {
-    const mentions = values.slice(start, start + size);
-    const answer = await api.linkPatiently({ ...scope(), mentions, limit: CANDIDATES }, signal);
-    for (const [place, link] of answer.links.entries()) links.set(mentions[place], link);
+    const some = values.slice(start, start + size);
+    const beside = Object.fromEntries(properties.map((name, at) => [name, some.map((cells) => cells[at + 1] || null)]));
+    const mentions = some.map((cells) => cells[0]);
+    const answer = await api.linkPatiently({ ...scope(), mentions, properties: beside, limit: CANDIDATES }, signal);
+    for (const [place, link] of answer.links.entries()) links.set(rowKey(some[place]), link);
     whenDone(Math.min(values.length, start + size), links);
   }
   return links;
@@ -103,17 +107,30 @@ function isRunning(controller) {
   byId("column-progress-field").hidden = !controller;
 }
 
+/** The properties of the base that other columns have, with the names of these columns. */
+const propertiesGiven = () =>
+  byId("column-properties").value.split(",").map((one) => one.split("=").map((part) => part.trim()))
+    .filter(([property]) => property).map(([property, name]) => [property, name ?? property]);
+
 async function run() {
   const column = Number(byId("column").value);
-  const cells = body().map((row) => (row[column] ?? "").trim());
-  const isShort = (cell) => Array.from(cell.normalize("NFKC")).length <= limits.max_mention_characters; // as the service counts
-  const values = [...new Set(cells)].filter((cell) => cell && isShort(cell));
+  const names = columnNames();
+  const beside = propertiesGiven();
+  const unknown = beside.find(([, name]) => !names.includes(name));
   const place = byId("column-result");
+  if (unknown) {
+    put(place, el("p", { className: "problem", role: "alert" }, `There is no column ${unknown[1]}; there are: ${names.join(", ")}.`));
+    return;
+  }
+  const used = [column, ...beside.map(([, name]) => names.indexOf(name))];
+  const keys = body().map((row) => rowKey(used.map((at) => (row[at] ?? "").trim())));
+  const isShort = (cell) => Array.from(cell.normalize("NFKC")).length <= limits.max_mention_characters; // as the service counts
+  const values = [...new Set(keys)].map((key) => JSON.parse(key)).filter(([cell]) => cell && isShort(cell));
   if (!values.length) {
     put(place, el("p", { className: "problem", role: "alert" }, "The column has no values."));
     return;
   }
-  const table = { names: columnNames(), rows: body(), cells, source };
+  const table = { names, rows: body(), keys, cells: keys.map((key) => JSON.parse(key)[0]), source };
   isRunning(new AbortController());
   let links = new Map();
   let problem = null;
@@ -125,7 +142,7 @@ async function run() {
   progress(0, links);
   announce(`${plural(values.length, "value")} are sent.`);
   try {
-    links = await linkValues(values, progress, running.signal);
+    links = await linkValues(values, beside.map(([property]) => property), progress, running.signal);
   } catch (error) {
     problem = error.name === "AbortError" ? "Stopped." : error.message;
   }
