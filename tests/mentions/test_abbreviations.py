@@ -110,12 +110,12 @@ def marked(line: str) -> tuple[str, list[tuple[int, int]], list[str]]:
 
 
 def test_the_sentences_are_understood() -> None:
-    """Of 905 sentences all but 14 are right, all mentions of each."""
+    """Of 911 sentences all but 14 are right, all mentions of each."""
     lines = [marked(x) for x in SENTENCES.read_text(encoding="utf-8").splitlines() if not x.startswith("#")]
     said = [[one for one, _ in english_triggers().assertions(text, places)] for text, places, _ in lines]
 
     right = sum(found == wanted for found, (_, _, wanted) in zip(said, lines, strict=True))
-    assert len(lines) == 905
+    assert len(lines) == 911
     assert right >= len(lines) - 14
 
 

@@ -78,6 +78,24 @@ def test_the_longest_name_wins_over_its_parts(text: str, whole: str) -> None:
     assert [a.text for a in annotate(base, text)] == [whole, *others]
 
 
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("Germany's economy and Leipzig’s trams", ["Germany", "Leipzig"]),
+        ("They met at McDonald's in Leipzig.", ["McDonald's", "Leipzig"]),
+        ("Required: C++, Python, and Java.", ["C++", "Java"]),
+        ("non-small cell lung cancer was found, small cell lung cancer was not", ["small cell lung cancer"]),
+    ],
+)
+def test_signs_beside_a_name_are_no_part_of_it(text: str, found: list[str]) -> None:
+    """A genitive, straight or curly, is none unless the name has it; a language keeps its signs where a list begins;
+    what follows `non-` is another thing.
+    """
+    base = names_of("Germany", "Leipzig", "McDonald's", "McDonald", "C++", "Java", "small cell lung cancer")
+
+    assert [a.text for a in annotate(base, text)] == found
+
+
 def reading(text: str, part: str, name: str, probability: float, shape: Shape = Shape.LOWER) -> SpanCandidate:
     """The reading of a part of a text as a name."""
     start = text.index(part)

@@ -324,6 +324,7 @@ SHIFT = {Shape.MIXED: -0.5, Shape.UNCASED: -1.0, Shape.LOWER: -1.0, Shape.PIECE:
 _JOINING = frozenset(("and", "or", "for", "with", "from", "in", "on", "at", "to"))
 """A span that no base contains and that has one of these words is more probably two names than one."""
 
+_GENITIVE = re.compile(r"['’]s?$")
 _BEFORE_NAME = re.compile(r"an?|the|[\W\d]+")
 LOWEST, _HIGHEST = 1e-9, 1 - 1e-9  # probabilities are clipped, since log odds of 0 and 1 are infinite
 
@@ -467,6 +468,8 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
 
 def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
     """Whether the inner one of two spans of an entity is the mention."""
+    if inner.is_exact and _GENITIVE.sub("", outer.link.mention) == inner.link.mention != outer.link.mention:
+        return not any(map(_GENITIVE.search, (c.name for c in outer.link.candidates[:1])))  # `McDonald's` has one
     if outer.is_exact and inner.is_exact and outer.link.mention.lower() == f"the {inner.link.mention.lower()}":
         is_of_name = outer.link.canonical_name == outer.link.mention
         return outer.link.mention.startswith("the ") or not (outer.span.case_matters or is_of_name)

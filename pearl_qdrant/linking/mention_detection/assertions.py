@@ -115,11 +115,14 @@ class Triggers:
 
     def _at(self, tokens: _Words, i: int) -> list[_Rule]:
         words = tokens.words[i : i + self._longest]
+        n_own = sum(one == tokens.sentence_of[i] for one in tokens.sentence_of[i : i + self._longest])
+        if n_own < self._longest:
+            words = [*words[:n_own], "."]  # the end of a sentence is a full stop, if none is written
         numbers = [_number(word) for word in words]
         if words[0] not in self._by_first and numbers[0] not in self._by_first:
             return []
         for n in range(len(numbers), 0, -1):
-            if tokens.sentence_of[i + n - 1] != tokens.sentence_of[i] or any(tokens.is_mention[i : i + n]):
+            if any(tokens.is_mention[i : i + min(n, n_own)]):
                 continue
             for form in (tuple(words[:n]), tuple(numbers[:n])):
                 if rules := self._by_first.get(form[0], {}).get(form):

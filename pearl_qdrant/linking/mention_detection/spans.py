@@ -313,7 +313,8 @@ class SpanFinder:
         shape = self.words[i].shape
         if not self.cased[i] or "U" not in shape:
             return False
-        return not self.initial[i] or "U" in shape[1:] or self._starts_name(i)
+        has_sign = len(shape) == 1 and self._end(i, i) > self.words[i].end  # C++
+        return not self.initial[i] or "U" in shape[1:] or has_sign or self._starts_name(i)
 
     def _starts_name(self, i: int) -> bool:
         """Whether the first word of a sentence starts a name: one follows, and it is no word that may stand there.
@@ -465,10 +466,11 @@ class SpanFinder:
         return any(self.capital[k] or self.lowered[k] not in COMMON_WORDS for k in range(i, j + 1))
 
     def may_cut(self, i: int) -> bool:
-        """Whether a span may end at word i, and another one start at the next word."""
+        """Whether a span may end at word i, and another one start at the next word: not after `non-`."""
         if not 0 <= i < len(self.words):
             return True
-        return self.words[i].gap is not Gap.JOINED or self.words[i].joiner in _MID_JOINERS
+        is_joined = self.words[i].gap is Gap.JOINED
+        return not is_joined or (self.words[i].joiner in _MID_JOINERS and self.lowered[i] != "non")
 
     def span_at(self, i: int, j: int, start: int, end: int) -> Span:
         """The span of words i to j with the given offsets, which may include signs around the words."""
