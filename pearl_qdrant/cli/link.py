@@ -55,12 +55,6 @@ if TYPE_CHECKING:
     "then, with a header: the column that has it, city=City; name=Company for the mentions. Repeatable.",
 )
 @click.option(
-    "--adapt",
-    is_flag=True,
-    help="With --file: estimate how much of the list is in the base from its scores, without labels, and decide by "
-    "that; at least 200 different mentions. What it assumes is printed to stderr.",
-)
-@click.option(
     "--explain", is_flag=True, help="Explain each link: the rule, or what speaks for the best candidate and against it."
 )
 @click.option(
@@ -74,7 +68,6 @@ def link(  # long: help has its examples
     file: BinaryIO | None,
     kind: str | None,
     target: Target,
-    adapt: bool,
     report: Path | None,
     as_json: bool,
     **given: Any,  # fields of `LinkOptions`, `workers`, `explain` and `given_properties`
@@ -91,7 +84,6 @@ def link(  # long: help has its examples
     pearl-qdrant link "Genf" --name-language de
     pearl-qdrant link "NYTimes" --explain
     pearl-qdrant link --file mentions.txt --json > links.jsonl
-    pearl-qdrant link --file products.txt --adapt --json > links.jsonl
     pearl-qdrant link --file documents.jsonl --json > links.jsonl
     pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
@@ -111,7 +103,6 @@ def link(  # long: help has its examples
             "file": file,
             "format": kind,
             "workers": workers,
-            "adapt": adapt,
             "report": report,
         },
         given["context"],
@@ -135,7 +126,6 @@ def link(  # long: help has its examples
                 listed, beside = _read_table(file, column, properties)
             elif file is not None:  # an empty line is an empty mention, so that answers match lines
                 listed = (line for _, line in read_text_lines(file, shared.name_of(file)))
-            listed, options = _adapted(linker, listed, options) if adapt else (listed, options)
             found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers, properties=beside))
         calibration = linker.calibration.with_bias(options.nil_bias)
         counts = None if report is None else LinkReport(threshold=calibration.threshold)
@@ -158,20 +148,16 @@ def link(  # long: help has its examples
 def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:
     if bool(given["mentions"]) == bool(given["file"]):
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
-    for name in ("format", "workers", "adapt", "report"):
+    for name in ("format", "workers", "report"):
         if given[name] and given["file"] is None:
             raise click.UsageError(f"--{name} is for --file.")
-    if context is not None and (has_documents or given["adapt"]):
-        raise click.UsageError(
-            "--context is for mentions without a text; a document is the context of its mentions, and a list that "
-            "--adapt reads has none."
-        )
+    if context is not None and has_documents:
+        raise click.UsageError("--context is for mentions without a text; a document is the context of its mentions.")
     report = cast("Path | None", given["report"])
     if report is not None:
         shared.check_folder_of(report, "report")
-    for name in ("workers", "adapt"):
-        if given[name] and has_documents:
-            raise click.UsageError(f"--{name} is for mentions, one a line; documents are linked one after the other.")
+    if given["workers"] and has_documents:
+        raise click.UsageError("--workers is for mentions, one a line; documents are linked one after the other.")
 
 
 def _read_properties(given: Sequence[str]) -> dict[str, str]:
@@ -200,14 +186,6 @@ def _read_table(
         return [row[at] if at < len(row) else "" for row in rows]
 
     return cells(column or head[0]), {name: cells(one) for name, one in properties.items()}
-
-
-def _adapted(linker: EntityLinker, mentions: Iterable[str], options: LinkOptions) -> tuple[list[str], LinkOptions]:
-    """All mentions, and the options with what they say of themselves, which is printed to stderr."""
-    given = list(mentions)
-    adaptation = linker.adapt(given, options)
-    echo(str(adaptation), err=True)
-    return given, options.updated(nil_bias=adaptation.nil_bias)
 
 
 def key_of(passage: Passage) -> dict[str, object]:

@@ -39,14 +39,15 @@ def link_column(
 
     Raises OptionError if a column is missing, or a new one is there already.
     """
-    schema = frame.collect_schema()
+    schema: pl.Schema = frame.collect_schema()
     metadata.find_column(column, schema.names())
     names = metadata.new_names(column, fields, schema.names(), prefix)
     kinds = {
         name: pl.Float64() if field == "probability" else pl.String() for name, field in zip(names, fields, strict=True)
     }
-    others = properties or {}
-    used = [column, *(metadata.find_column(one, schema.names(), option="properties") for one in others.values())]
+    others: Mapping[str, str] = properties or {}
+    used: list[str] = [column]
+    used += [metadata.find_column(one, schema.names(), option="properties") for one in others.values()]
     values = metadata.ColumnLinker(linker, LinkOptions(**keywords), list(others))
 
     def add(batch: pl.DataFrame) -> pl.DataFrame:

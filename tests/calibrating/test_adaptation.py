@@ -11,7 +11,7 @@ import pytest
 from cli_runner import Run
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.errors import CalibrationError, OptionError
+from pearl_qdrant.errors import CalibrationError
 from pearl_qdrant.linking.adaptation import HIGHEST, LOWEST, Adaptation
 from pearl_qdrant.linking.calibration import choose_to_label, read_pairs
 
@@ -77,42 +77,6 @@ def test_the_order_of_a_list_does_not_matter_and_a_short_one_says_nothing(linker
     with pytest.raises(TypeError, match="one string"):
         linker.adapt("Avaria Holding")
     assert linker.adapt(NAMES).nil_bias == 0.0
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("linker")
-def test_the_command_says_what_it_assumes(run: Run, links: list[str | None], store: str, tmp_path: Path) -> None:
-    """`--adapt` prints it to stderr, and links by it."""
-    path = tmp_path / "names.txt"
-    path.write_text("\n".join(PRESENT) + "\n", "utf-8")
-    asked = ("link", "--file", str(path), "--collection", "base", "--store", store, "--json")
-
-    adapted = run(*asked, "--adapt")
-
-    assert "adapted to 300 distinct mentions" in adapted.err
-    assert [line["entity_id"] for line in adapted.lines()] == links
-    path.write_text("one name\n", "utf-8")
-    refused = run(*asked, "--adapt")
-    assert refused.status == 1
-    assert "at least 200" in refused.err
-    assert run("link", "a name", "--collection", "base", "--store", store, "--adapt").status == 2
-
-
-@pytest.mark.slow
-def test_a_column_is_adapted_to(linker: EntityLinker, links: list[str | None]) -> None:
-    """Of pandas and polars alike; a lazy table is refused."""
-    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    from pearl_qdrant.integrations import pandas as for_pandas
-    from pearl_qdrant.integrations import polars as for_polars
-
-    frame = pd.DataFrame({"company": PRESENT})
-    adapted = for_pandas.link_column(frame, "company", linker=linker, adapt=True)
-    again = for_polars.link_column(pl.DataFrame({"company": PRESENT}), "company", linker=linker, adapt=True)
-
-    assert [one if isinstance(one, str) else None for one in adapted["company_entity_id"]] == links
-    assert again["company_entity_id"].to_list() == adapted["company_entity_id"].tolist()
-    with pytest.raises(OptionError, match="lazy"):
-        for_polars.link_column(pl.DataFrame({"company": PRESENT}).lazy(), "company", linker=linker, adapt=True)
 
 
 @pytest.fixture

@@ -58,9 +58,7 @@ def samples_of_a_base(n: int, rng: np.random.Generator, model: RankingModel) -> 
 def test_an_unusual_base_gets_its_own_coefficients() -> None:
     """If spelling misleads and acronyms mean nothing, the fit finds it, and other mentions of the base gain."""
     names = dict(zip(FEATURES, SHIPPED.features.tolist(), strict=True))
-    other = RankingModel.from_names(
-        {**names, "lexical": 0.0, "acronym": 0.0, "dense": 12.0}, {"dense": 8.0}, {}
-    )
+    other = RankingModel.from_names({**names, "lexical": 0.0, "acronym": 0.0, "dense": 12.0}, {"dense": 8.0}, {})
     rng = np.random.default_rng(8)
     made = samples_of_a_base(1500, rng, other)
     asked: dict[str, Any] = {"precision": 0.6, "before": Calibration(), "groups": np.arange(1500)}
