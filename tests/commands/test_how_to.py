@@ -80,6 +80,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
         "more.tsv": ["name", "ACME", "Apple Records Inc."],
         "labelled.tsv": [f"{one.canonical_name}x\t{one.entity_id}" for one in entities[:60]],
         "doid.obo": OBO.splitlines(),
+        "examples.jsonl": ['{"source": "general", "names": ["aspirin", "ASA"], "near": ["ibuprofen", "heparin"]}'] * 4,
         "2026AA/META/MRCONSO.RRF": [CONSO.strip()],
     }
     for path, text in lines.items():

@@ -26,14 +26,14 @@ HANG_S = 600
 
 PUBLIC = """
 Annotation Candidate CharacterWidths CollectionNotFoundError CorpusOptions CorpusReport DeviceError Entity
-EntityLinker EntityNotFoundError EvaluationOptions FitRequest FitResult HeadOptions InputError Link LinkOptions
-LoadEvents LoadResult LoveConfig MiningConfig ModelError ModelMismatchError NgramOptions NgramReport NilReason
-ParaphraseOptions PearlQdrantError ReadOptions RefreshEvents RefreshRequest RefreshResult ScanResult
-SettingsError StoreError StoreLockedError StoreUnavailableError SynonymOptions TableColumns TrainingEvents
-UlrRequest UlrResult UnknownTypeError WrittenFile __version__ average_checkpoint evaluate_model
-export_checkpoint find_ngrams find_synonyms fit_model list_tasks load_base make_corpus make_entity
-mine_negatives paraphrase_corpus pretrain_character_encoder read_entities rebuild_for_torch refresh_model
-report_as_text scan_base train_head train_ulr
+EntityLinker EntityNotFoundError EvaluationOptions FitRequest FitResult HeadOptions InputError JudgeRequest
+JudgeResult Link LinkOptions LoadEvents LoadResult LoveConfig MiningConfig ModelError ModelMismatchError NgramOptions
+NgramReport NilReason ParaphraseOptions PearlQdrantError ReadOptions RefreshEvents RefreshRequest RefreshResult
+ScanResult SettingsError StoreError StoreLockedError StoreUnavailableError SynonymOptions TableColumns TrainingEvents
+UlrRequest UlrResult UnknownTypeError WrittenFile __version__ average_checkpoint evaluate_model export_checkpoint
+find_ngrams find_synonyms fit_model list_tasks load_base make_corpus make_entity mine_negatives paraphrase_corpus
+pretrain_character_encoder read_entities rebuild_for_torch refresh_model report_as_text scan_base train_head
+train_judge train_ulr
 """
 
 HELP_STEPS = 300_000

@@ -187,7 +187,7 @@ def test_the_verdict_goes_by_the_intervals(bounds: list[tuple[float, float]], ex
 def test_the_command_measures_what_was_kept_out(bert: Path, tmp_path: Path, run: Run) -> None:
     """With enough entities the aliases that were kept out are linked with both models."""
     base, out = write_base(tmp_path / "base.tsv", 500, aliases=1), tmp_path / "model"
-    arguments = [str(base), "--out", str(out), "--model", str(bert), "--minutes", "0.01", "--device", "cpu"]
+    arguments = [str(base), "--out", str(out), "--model", str(bert), "--minutes", "0.01"]
     found = json.loads(run("train", "refresh", *arguments, "--json").out)
 
     assert found["verdict"] in ("better", "worse", "no difference")

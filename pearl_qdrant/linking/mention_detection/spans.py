@@ -469,8 +469,8 @@ class SpanFinder:
         """Whether a span may end at word i, and another one start at the next word: not after `non-`."""
         if not 0 <= i < len(self.words):
             return True
-        is_joined = self.words[i].gap is Gap.JOINED
-        return not is_joined or (self.words[i].joiner in _MID_JOINERS and self.lowered[i] != "non")
+        word = self.words[i]
+        return word.gap is not Gap.JOINED or (word.joiner in _MID_JOINERS and self.lowered[i] != "non")
 
     def span_at(self, i: int, j: int, start: int, end: int) -> Span:
         """The span of words i to j with the given offsets, which may include signs around the words."""

@@ -61,6 +61,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("type_agreement", 1, "the model predicts another type for the mention"),
     Feature("wanted_type", 1, "has a requested type"),
     Feature("number_differs", -1, "another number"),
+    Feature("opposite", -1, "a word that excludes one of the name (left, right)"),
     Feature("cut_words", 1, "the same words, cut short"),
     Feature("equal_part", 1, "a part between commas is the name of this organisation"),
     Feature("judge", 1, "the judge of two names, which reads both at once"),

@@ -47,6 +47,7 @@ from pearl_qdrant.linking.ranking.model import (
     with_margins,
 )
 from pearl_qdrant.linking.ranking.name_parts import are_cut_words, equal_part, number_differs
+from pearl_qdrant.linking.ranking.opposites import opposite
 from pearl_qdrant.linking.ranking.string_features import (
     FAR,
     UNCHANGED,
@@ -115,6 +116,7 @@ def candidate_features(
         type_agreement(gaps, point.types),
         1.0 if is_wanted else 0.0,
         number_differs(of_mention, of_name),
+        opposite(of_mention, of_name),
         are_cut_words(of_mention, of_name),
         equal_part(of_mention, of_name) if is_organisation(point) else 0.0,
         *UNJUDGED,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rapidfuzz.distance import JaroWinkler
 
 from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.words import any_exclude, variant_words, with_prefixes, word_rarity
+from pearl_qdrant.lexical.words import word_rarity
 from pearl_qdrant.linking.ranking.name_parts import (
     are_cut_words,
     codes_of,
@@ -30,15 +30,14 @@ from pearl_qdrant.linking.ranking.name_parts import (
     numbers_of,
     numbers_outside,
 )
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features, unshared
+from pearl_qdrant.linking.ranking.opposites import are_opposites, are_other_acronyms
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _DIGITS = re.compile(r"\d+")
 _SEQUELS = frozenset("1 2 3 4 5 6 7 8 9 ii iii iv vi vii viii ix".split())
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
 TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
-
-_NEGATING = frozenset("not no non without anti former ex".split())  # words with which a name is another thing
 
 OTHER_PLACE = frozenset(
     "new north south east west northern southern eastern western upper lower inner outer central".split()
@@ -48,23 +47,8 @@ OTHER_PLACE = frozenset(
 _MOST_WORDS = 12  # words of a name beyond which only sets of words are compared
 _HARMLESS = 0.2  # `added_same` from which a word more is mostly the same thing: `Inc.`, `FC`
 _SMALL_DIGITS = 3
-_LONGEST_ACRONYM = 5  # of 107 pairs of such words in sets that others made 2 meant the same
 _SOUNDS_OF_A_NAME = 3  # consonants from which two words of the same sounds are one name
 _SLIP = 0.88  # Jaro-Winkler similarity from which two first names are spellings of one
-
-
-@lru_cache(maxsize=1)
-def _exclusive() -> tuple[tuple[frozenset[str], ...], dict[str, frozenset[int]]]:
-    """Groups of words that exclude each other, `exclusive_words.txt`: names that have two of one group are two things.
-    And the numbers of the groups of each word.
-    """
-    lines = files("pearl_qdrant.lexical").joinpath("exclusive_words.txt").read_text("utf-8").split("\n")
-    some = [group.split() for line in lines for group in line.split("/") if group]
-    groups = tuple(frozenset(group) | frozenset(variant_words(group)) for group in some)
-    of_word = {
-        word: frozenset(i for i, group in enumerate(groups) if word in group) for word in frozenset().union(*groups)
-    }
-    return groups, of_word
 
 
 class NameDifferences(NamedTuple):
@@ -111,34 +95,29 @@ class _Parts(NamedTuple):
     """A name taken apart."""
 
     words: tuple[str, ...]  # these and `normal` as in `linking.ranking.name_parts`
-    prefixed: tuple[str, ...]  # the words with the prefixes before them (`lexical.words`)
     normal: tuple[str, ...]
     bracket: frozenset[str]  # folded words in brackets
     # numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
     numbers: frozenset[str]
     bracket_numbers: frozenset[str]
     codes: frozenset[str]  # codes of letters and digits
-    groups: frozenset[int]  # groups of exclusive words that the words belong to
 
 
 _NONE: frozenset[str] = frozenset()
-_NO_GROUP: frozenset[int] = frozenset()
 
 
 @lru_cache(maxsize=100)
 def _parts(name: StringFeatures) -> _Parts:
     """Take a name apart."""
     text, (outside, _, words, normal, bracket) = name.text, (parts := name_parts(name))
-    has_digits, (_, groups_of) = _DIGITS.search(text) is not None, _exclusive()
+    has_digits = _DIGITS.search(text) is not None
     return _Parts(
         words,
-        tuple(with_prefixes(words)),
         normal,
         bracket,
         numbers_outside(parts),
         frozenset().union(*(numbers_of(word) for word in bracket)) if has_digits and bracket else _NONE,
         codes_of(outside) if has_digits else _NONE,
-        _NO_GROUP if groups_of.keys().isdisjoint(words) else frozenset().union(*(groups_of.get(w, ()) for w in words)),
     )
 
 
@@ -159,7 +138,7 @@ def name_differences(
         canonical_name: That of the entity; what it has in brackets tells the entity from others, also by other names.
         is_person: Whether the name is that of a person, by its type.
     """
-    if _are_acronyms(mention.text, name.text) and mention.folded != name.folded:
+    if are_other_acronyms(mention, name):
         return _OTHER_ACRONYM
     if mention.folded == name.folded:
         return _NO_DIFFERENCE
@@ -173,7 +152,7 @@ def name_differences(
     further = _further_words(a, b, shared, is_person) if shared else _NO_FURTHER_WORDS
     brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
     numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
-    is_same, is_opposite = not shared or a.words == b.words, _opposite(a, b)
+    is_same, is_opposite = not shared or a.words == b.words, are_opposites(mention, name)
     is_cut = 0.0 if is_opposite else are_cut_words(mention, name)
     has_part = equal_part(mention, name)
     if not (shared or is_opposite or is_cut or has_part) and brackets is numbers is _ZEROS and b.words:
@@ -240,32 +219,6 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
     """Whether brackets repeat the name: its words, or its initials."""
     initials = "".join([word[0] for word in words])
     return bracket <= set(words) or "".join(bracket) == initials
-
-
-def _are_letters(ours: Sequence[str], theirs: Sequence[str], a: _Parts, b: _Parts) -> bool:
-    """Whether two names differ in a single letter, which tells them apart: `hepatitis A`; not the article."""
-    if len(ours) != 1 or len(theirs) != 1 or a.words[0] == "a" or b.words[0] == "a":
-        return False
-    (mine,), (other,) = ours, theirs
-    return len(mine) == len(other) == 1 and mine.isalpha() and other.isalpha()
-
-
-def _are_acronyms(a: str, b: str) -> bool:
-    """Whether two different names are short words in capitals, which few slips are in: `CNO`, `CCNO`."""
-    return max(len(a), len(b)) <= _LONGEST_ACRONYM and a.isalpha() and b.isalpha() and a.isupper() and b.isupper()
-
-
-def _opposite(a: _Parts, b: _Parts) -> bool:
-    """Whether a word of one excludes a word of the other, which that one lacks, or one alone has a negation."""
-    for number in a.groups & b.groups:
-        group = _exclusive()[0][number]
-        mine, other = group.intersection(a.words), group.intersection(b.words)
-        if mine - other and other - mine:
-            return True
-    ours, theirs = unshared(a.prefixed, b.prefixed)
-    if any_exclude(ours, theirs) or _are_letters(ours, theirs, a, b):
-        return True
-    return (len(ours) < 2 or len(theirs) < 2) and not (_NEGATING.isdisjoint(ours) and _NEGATING.isdisjoint(theirs))
 
 
 def _further_words(a: _Parts, b: _Parts, shared: set[str], is_person: bool) -> tuple[float, float, float, float, float]:

@@ -401,7 +401,7 @@ def _features(scored: Scored) -> list[dict[str, Any]]:
         ("name_probability", "Probability by the name alone", scored.by_name),
         ("dense_score", "Similarity of meaning", candidate.dense_score),
         ("lexical_score", "Similarity of spelling", candidate.lexical_score),
-        ("equal_name", "Equal name", bool(candidate.features.get("equal_core"))),
+        ("equal_name", "Equal name", candidate.features.get("edit_similarity") == 1.0),
         ("canonical_name", "The preferred name", candidate.name == candidate.canonical_name),
         ("namesakes", "Another entity has this name", candidate.tie),
         ("popularity", "Popularity", candidate.popularity),
