@@ -313,8 +313,9 @@ class SpanFinder:
         shape = self.words[i].shape
         if not self.cased[i] or "U" not in shape:
             return False
-        has_sign = len(shape) == 1 and self._end(i, i) > self.words[i].end  # C++
-        return not self.initial[i] or "U" in shape[1:] or has_sign or self._starts_name(i)
+        if not self.initial[i] or "U" in shape[1:] or self._starts_name(i):
+            return True
+        return len(shape) == 1 and self._end(i, i) > self.words[i].end  # C++
 
     def _starts_name(self, i: int) -> bool:
         """Whether the first word of a sentence starts a name: one follows, and it is no word that may stand there.
