@@ -468,12 +468,12 @@ def _without_redundant(candidates: Sequence[SpanCandidate]) -> list[SpanCandidat
 
 def _is_better(inner: SpanCandidate, outer: SpanCandidate) -> bool:
     """Whether the inner one of two spans of an entity is the mention."""
-    if inner.is_exact and _GENITIVE.sub("", outer.link.mention) == inner.link.mention != outer.link.mention:
-        return not any(map(_GENITIVE.search, (c.name for c in outer.link.candidates[:1])))  # `McDonald's` has one
     if outer.is_exact and inner.is_exact and outer.link.mention.lower() == f"the {inner.link.mention.lower()}":
         is_of_name = outer.link.canonical_name == outer.link.mention
         return outer.link.mention.startswith("the ") or not (outer.span.case_matters or is_of_name)
     if outer.is_exact or inner.is_exact:
+        if inner.is_exact and _GENITIVE.sub("", outer.link.mention) == inner.link.mention != outer.link.mention:
+            return not any(map(_GENITIVE.search, (c.name for c in outer.link.candidates[:1])))  # `McDonald's` has one
         # "day pneumonia" is pneumonia, but "Jeffrey Bezos" is more than Bezos.
         added = set(outer.link.mention.split()) - set(inner.link.mention.split())
         is_fuller_name = outer.span.shape is Shape.NAME and all(len(word) > 1 for word in added)
