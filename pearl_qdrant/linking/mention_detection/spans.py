@@ -251,7 +251,7 @@ SHORT_LINE, LEAST_IN_CAPITALS = 50, 3
 """Characters of a line that is shorter than wrapped text; and words of a sentence in capitals that has no letter case,
 of which fewer may be acronyms."""
 
-_MID_JOINERS = frozenset("-/·–+")  # a span may start or end at one of these joiners. At others it may not: U.S., AT&T.
+_MIDDLE = frozenset("-/·–+")  # a span may start or end at one of these joiners. At others it may not: U.S., AT&T.
 
 
 class SpanFinder:
@@ -470,8 +470,7 @@ class SpanFinder:
         """Whether a span may end at word i, and another one start at the next word: not after `non-`."""
         if not 0 <= i < len(self.words):
             return True
-        word = self.words[i]
-        return word.gap is not Gap.JOINED or (word.joiner in _MID_JOINERS and self.lowered[i] != "non")
+        return self.words[i].gap is not Gap.JOINED or (self.words[i].joiner in _MIDDLE and self.lowered[i] != "non")
 
     def span_at(self, i: int, j: int, start: int, end: int) -> Span:
         """The span of words i to j with the given offsets, which may include signs around the words."""
