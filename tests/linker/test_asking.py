@@ -82,7 +82,7 @@ def test_only_what_is_unsure_is_asked_and_once(own: EntityLinker) -> None:
     assert (asking.unsure, asking.asked, asking.decided) == (2, 1, 2)
     assert own.link(UNSURE, judge=asking).entity_id == "nyc"
     assert [(question.mention, answer) for question, answer in asking.answers] == [(UNSURE, "base:nyc")]
-    list(own.link_batch([UNSURE], context="a text", judge=asking))
+    list(own.link_batch([UNSURE], context="a text", judge=Asking(judge, between=(0.0, 1.0))))
     assert judge.batches[-1][0].context == "a text", "another context is another question"
 
 
