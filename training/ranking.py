@@ -46,10 +46,10 @@ DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0) | {"opposite": -4.0}
 """Coefficients of the decision that are added to its trees: few mentions of the tasks have a type that is asked for, or
 a word that excludes one of the name."""
 
-N_TREES = 600
+N_TREES = 300
 TREES: dict[str, Any] = {
     "num_leaves": 8,
-    "learning_rate": 0.03,
+    "learning_rate": 0.04,
     "min_sum_hessian_in_leaf": 8,
     "min_data_in_leaf": 40,
     "lambda_l2": 10,
@@ -58,6 +58,9 @@ TREES: dict[str, Any] = {
     "verbose": -1,
 }
 """Options of lightgbm; chosen by sets left out (docs/experiments/decision.md)."""
+
+UNJUDGED = 0.15
+"""Weight of the decisions without a judge, beside those with one: not every model has one."""
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -135,8 +138,15 @@ def fit_ranking(tasks: Iterable[Task], *, l2: float = 1e-3) -> RankingModel:
     # Mentions whose entity is among several candidates say which is nearer.
     several = [task.take(task.right.any(axis=1) & (task.present.sum(axis=1) > 1)) for task in tasks]
     ranking = _fit([task for task in several if len(task.is_nil)], l2)
-    forest = fit_forest(tasks, ranking)
+    forest = fit_forest([*tasks, *map(_without_judge, tasks)], ranking)
     return RankingModel(ranking, in_order(DECISION_FIXED, FEATURES), np.zeros(len(NIL_FEATURES)), forest)
+
+
+def _without_judge(task: Task) -> Task:
+    """The task as a model without a judge sees it."""
+    features = task.features.copy()
+    features[:, :, JUDGED] = 0.0
+    return replace(task, features=features, decision_weight=UNJUDGED * task.decision_weight)
 
 
 def fit_forest(tasks: Sequence[Task], ranking: FloatArray, *, seed: int = 1) -> Forest:

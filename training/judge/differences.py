@@ -78,7 +78,8 @@ class Words:
                     others.setdefault(name, []).extend(one for one in group if one != name)
         for name, opposite in read_opposites(wordnet):
             others.setdefault(name, []).extend([opposite] * 12)
-        return cls(tuple(nouns), tuple(persons or nouns), tuple(adjectives), {k: tuple(v) for k, v in others.items()})
+        some = {word: tuple(group) for word, group in others.items() if group}  # a word alone has no others
+        return cls(tuple(nouns), tuple(persons or nouns), tuple(adjectives), some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,7 @@ _SAME: tuple[Callable[[Named, random.Random], str | None], ...] = (
     _latin,
     _with_the,
 )
-_SAME_WEIGHTS = (1, 1, 1, 4, 1, 1.5, 2, 2, 2, 1.5, 1, 3, 1, 1.5, 1.5, 1.5)
+_SAME_WEIGHTS = (1, 1, 1, 9, 2, 1.5, 2, 2, 2, 1.5, 1, 4, 1, 1.5, 1.5, 1.5)
 
 
 def _word_more(named: Named, words: Words, people: object, rng: random.Random) -> str | None:

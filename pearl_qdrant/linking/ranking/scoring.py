@@ -73,11 +73,14 @@ N_JUDGED = 2
 LONG = 30  # letters and digits beyond which a mention counts as no longer
 
 
+LEAST_DENSE = -0.25  # below the cosine of unrelated names a lower one says no more
+
+
 def _dense(name: MatchedName, scorer: Scorer) -> float:
     """The `dense` feature: the cosine relative to that of unrelated names; the lexical score without vectors."""
     if name.dense is None:
         return name.lexical
-    return (name.dense - scorer.baseline) / (1 - scorer.baseline)
+    return max(LEAST_DENSE, (name.dense - scorer.baseline) / (1 - scorer.baseline))
 
 
 def candidate_features(
