@@ -1,4 +1,4 @@
-"""Answers on sets that others made: names with the answers of curators, at the defaults, adapted, and by rapidfuzz.
+"""Answers on sets that others made: names with the answers of curators, at the defaults, and by rapidfuzz.
 
     python benchmarks/linking/curated_sets.py FOLDER...
     python benchmarks/linking/curated_sets.py --page docs/accuracy.md FOLDER...    # writes the table of the page
@@ -9,7 +9,7 @@ base is loaded with the shipped model into a temporary store. The table is Markd
     right      linked to a right entity, or NIL where there is none
     wrong      linked to another entity, though the right one is in the base
     absent     linked, though the base has no entity for it
-    error      expected calibration error of the first candidate's probability, before and after adapting
+    error      expected calibration error of the first candidate's probability
 
 WRatio is rapidfuzz over all names, with the cutoff that is best for this very set; a dictionary is equal names alone.
 """
@@ -104,13 +104,12 @@ def row_of(folder: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as store:
         load_base(folder / "base.tsv", collection="curated", store=store)
         with EntityLinker.open("curated", store=store) as linker:
-            plain = list(linker.link_batch(data.mentions))
-            adapted = list(linker.link_batch(data.mentions, nil_bias=linker.adapt(data.mentions).nil_bias))
-    of_links = [shares([link.entity_id for link in links], data.gold) for links in (plain, adapted)]
-    cells = (" / ".join(f"{one:.1f}" for one in three) for three in (*of_links, by_dictionary(data), by_wratio(data)))
-    errors = ", ".join(f"{calibration_error(links, data.gold):.3f}" for links in (plain, adapted))
+            links = list(linker.link_batch(data.mentions))
+    ours = shares([link.entity_id for link in links], data.gold)
+    cells = (" / ".join(f"{one:.1f}" for one in three) for three in (ours, by_dictionary(data), by_wratio(data)))
+    error = f"{calibration_error(links, data.gold):.3f}"
     named = f"{TITLES.get(folder.name, folder.name)}: {len(data.mentions):,} in {len({one for _, one in data.names}):,}"
-    return [named, *cells, errors]
+    return [named, *cells, error]
 
 
 @click.command()
@@ -118,7 +117,7 @@ def row_of(folder: Path) -> list[str]:
 @page_option
 def main(folders: tuple[Path, ...], page: Path | None) -> None:
     """Print a row for each set, or write it into a page."""
-    head = "set | linker | adapted to the list | dictionary | WRatio | error"
+    head = "set | linker | dictionary | WRatio | error"
     write_rows(page, __file__, head, [row_of(folder) for folder in folders])
 
 

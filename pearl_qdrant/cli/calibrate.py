@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--mentions",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Mentions without entities, one a line, at least 200: estimate from their scores how many are in the base.",
+    help="Mentions without entities, one a line, of which --ask chooses.",
 )
 @click.option(
     "--ask",
@@ -69,7 +69,6 @@ def calibrate(  # long: help has its examples
     \b
     pearl-qdrant calibrate --collection umls --dry-run
     pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
-    pearl-qdrant calibrate --collection umls --mentions column.txt
     pearl-qdrant calibrate --collection umls --mentions column.txt --ask 30 --pairs labelled.tsv
     """
     from pearl_qdrant.linking.calibration.calibrate import (
@@ -83,8 +82,8 @@ def calibrate(  # long: help has its examples
         raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
     if ask is not None and (mentions is None or pairs is None):
         raise click.UsageError("--ask needs --mentions, which it chooses from, and --pairs, which gets the answers.")
-    if mentions is not None and ask is None and (of_a_fit or given["precision"]):
-        raise click.UsageError("--mentions has no labels, and takes no option of a fit to labels.")
+    if mentions is not None and ask is None:
+        raise click.UsageError("--mentions are those of which --ask chooses: give a number of them, and --pairs.")
     (name,) = target.names
     if reset:
         removed = reset_calibration(name, store=target.store) is not None
@@ -94,9 +93,6 @@ def calibrate(  # long: help has its examples
         return
     if ask is not None and mentions is not None and pairs is not None:
         _ask(ask, target, mentions, pairs)
-        return
-    if mentions is not None:
-        _adapt(target, mentions, dry_run=given["dry_run"], as_json=as_json)
         return
     if figure is not None:  # what would keep it from being drawn is reported before the fit
         from training.evaluation.figures import check_matplotlib
@@ -141,17 +137,6 @@ def _ask(n: int, target: Target, mentions: Path, pairs: Path) -> None:
     n_pairs = len(_read_labels(pairs))
     command = f"pearl-qdrant calibrate --collection {target.names[0]} --pairs {pairs}"
     echo(f"{pairs} has {n_pairs:,} pairs; with {MIN_PAIRS} of them: {command}")
-
-
-def _adapt(target: Target, mentions: Path, *, dry_run: bool, as_json: bool) -> None:
-    """Adapt a collection to mentions without labels, and print what that assumes."""
-    from pearl_qdrant.linking.calibration.calibrate import adapt_collection
-
-    (name,) = target.names
-    found = adapt_collection(name, mentions, **target.opening(), dry_run=dry_run)
-    shown = {key: None if value != value else value for key, value in asdict(found).items()}
-    record = {"collection": name, **shown, "stored": not dry_run}
-    echo_result(record, f"{name}: {found}" + ("" if dry_run else "; stored"), as_json=as_json)
 
 
 def _print(name: str, found: CollectionFit, *, stored: bool, as_json: bool) -> None:

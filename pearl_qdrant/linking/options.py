@@ -43,7 +43,7 @@ class LinkOptions:
             of them are the first candidates in any case, in the order of "canonical", then by id.
         context: Text around the mentions; chooses between their candidates. In Python: each is linked as a mention of
             it (`linking.documents`).
-        nil_bias: Added to the logit of NIL: below 0 more is linked. `EntityLinker.adapt` estimates it for a list.
+        nil_bias: Added to the logit of NIL: below 0 more is linked.
         languages: Find only names in these languages, such as de, which includes de-at, and names without a stated
             language. In Python one string is one language. Ids and learned names are found in any case.
         judge: A function that decides mentions of which linking is unsure, or an `Asking` with its settings; see

@@ -33,7 +33,6 @@ from pearl_qdrant.store.schema import Manifest, entity_from_points
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from pearl_qdrant.linking.adaptation import Adaptation
 
 log = logging.getLogger(__name__)
 
@@ -336,29 +335,6 @@ class ReadingLinker:
         with self._lifetime.in_use():
             scored = self.state.score_batch(mentions, chosen, exclude)
         return self._lifetime.while_open(scored)
-
-    def adapt(
-        self, mentions: Iterable[str], options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]
-    ) -> Adaptation:
-        """Estimate, without labels, how much of a list of mentions is in the base.
-
-        Its `nil_bias` is for the links: `linker.link_batch(names, nil_bias=linker.adapt(names).nil_bias)`.
-
-        Args:
-            mentions: The strings of one source, at least 200 distinct ones; their order does not matter.
-            options: As for `link`.
-            keywords: As for `link`.
-
-        Raises:
-            CalibrationError: If there are fewer distinct mentions.
-        """
-        from pearl_qdrant.linking.adaptation import adapt
-
-        check_are_many(mentions)
-        chosen = (options or LinkOptions()).updated(**keywords)
-        self._follow()
-        with self._lifetime.in_use():
-            return adapt(self.state, mentions, chosen)
 
     def annotate(
         self,

@@ -13,7 +13,6 @@ from pearl_qdrant import errors
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreError
-from pearl_qdrant.linking.adaptation import FEWEST, Adaptation
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Annotation, Link
@@ -21,7 +20,7 @@ from pearl_qdrant.service.lanes import PAUSED, SHORT_TEXT, Lane
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
 from pearl_qdrant.service.queues import IsGone, Joiner, timed_encoder, timed_store
-from pearl_qdrant.service.settings import Body, InvalidRequestError, ServiceError, ServiceSettings
+from pearl_qdrant.service.settings import Body, ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections, unfinished_load
 from pearl_qdrant.store.open import location_of, open_store
@@ -92,17 +91,6 @@ class CollectionHandle:
         links = await self._joiner.link(mentions, options, is_gone=is_gone)
         self._metrics.count_answers(self.name, links)
         return links
-
-    async def adapt(self, mentions: Sequence[str], options: LinkOptions) -> Adaptation:
-        """What mentions say of how much of them is in the base. Raises InvalidRequestError if there are too few."""
-        try:
-            return await self._of_length(sum(map(len, mentions)), lambda: self.linker.adapt(mentions, options))
-        except errors.CalibrationError as error:
-            raise InvalidRequestError(
-                f"Adapting needs at least {FEWEST} different mentions: fewer do not show how much is in the base. Send "
-                f"more in one request, or these without adapt, with the nil_bias of an earlier answer.",
-                where="mentions",
-            ) from error
 
     async def of_text(self, characters: int, find: Callable[[EntityLinker], list[Annotation]]) -> list[Annotation]:
         """The mentions of a text of so many characters, linked by a call of the linker. Short texts wait for no long

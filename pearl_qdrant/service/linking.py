@@ -8,8 +8,7 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from math import isnan
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Request
@@ -85,14 +84,11 @@ class LinkBody(_WithCandidates):
 
     mentions: Texts = Field(description="The strings to link.", examples=[["NYTimes", "Big Apple"]])
     context: str | None = Field(None, description="Text around the mentions.")
-    adapt: bool = Field(
-        False, description="Estimate from at least 200 mentions how much of them is in the base, and decide by that."
-    )
     nil_bias: float = Field(
         0.0,
         ge=-_MOST_BIAS,
         le=_MOST_BIAS,
-        description="Added to the logit of NIL, as an adaptation to an earlier part of the list gave it.",
+        description="Added to the logit of NIL: below 0 more is linked.",
     )
     properties: dict[str, list[str | float | None]] = Field(
         {},
@@ -241,7 +237,6 @@ class LinkAnswer(BaseModel):
     """The links of the mentions, in their order."""
 
     collection: str
-    adaptation: dict[str, float | None] | None = Field(None, description="With adapt: what was estimated.")
     links: list[ExplainedLink]
 
 
@@ -300,11 +295,6 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere) -
     if body.explain:
         options = options.updated(limit=options.most_candidates)
     record: dict[str, Any] = {"collection": handle.name}
-    if body.adapt:
-        found = await handle.adapt(body.mentions, options.updated(context=None))
-        options = options.updated(nil_bias=found.nil_bias)
-        precision = None if isnan(found.precision) else found.precision
-        record["adaptation"] = {**asdict(found), "precision": precision}
     links = await _links(handle, body, options, request.is_disconnected)
 
     def answer() -> Response:

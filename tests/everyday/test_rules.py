@@ -211,6 +211,38 @@ def test_the_opposite_of_a_name_is_not_linked(
         assert [link.entity_id for link in linker.link_batch(opposites)] == [None] * len(OPPOSITES)
 
 
+STORED = {
+    "Garbage": "ORG",
+    "Jersey": "GPE",
+    "Stripe": "ORG",
+    "James Bowen": "PERSON",
+    "Scary Movie": "WORK_OF_ART",
+    "Bromley": "ORG",
+    "spermatogenic failure": "OTHER",
+    "Katherine Heigl": "PERSON",
+    "Google": "ORG",
+    "New England Journal of Medicine": "ORG",
+}
+
+
+@pytest.mark.parametrize(
+    "mention, name",
+    [
+        *(("garbage collection", None), ("the Garbage tour", None), ("New Jersey", None), ("Stripe Press", None)),
+        *(("James Bowen Railway", None), ("Scary Movie 5", None), ("spermatogenic failure 3", None)),
+        *(("Katherine Henson", None), ("a critic of Google", None), ("fake Google", None), ("Google lawsuit", None)),
+        *(("Bromley FC", "Bromley"), ("Google Inc.", "Google"), ("the Google", "Google"), ("Googel", "Google")),
+        ("N. Engl. J. Med.", "New England Journal of Medicine"),
+        ("Heigl, Katherine", "Katherine Heigl"),
+    ],
+)
+def test_a_word_more_makes_another_thing_or_not(shipped: Encoder, mention: str, name: str | None) -> None:
+    """A telling word, number or name beside a name is another thing; legal forms, articles and what it is are not."""
+    rows = [{"id": one, "name": one, "types": [type_]} for one, type_ in STORED.items()]
+    with EntityLinker.build(rows, model=shipped) as linker:
+        assert linker.link(mention).entity_id == name
+
+
 ENTITIES_MENTION_KINDS = [
     NamedEntity("1", ("type 2 diabetes mellitus", "T2DM", "adult onset diabetes"), ("OTHER",)),
     NamedEntity("2", ("type 1 diabetes mellitus", "juvenile diabetes")),

@@ -13,9 +13,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linker_base import ENTITIES
-from service_client import serving
 
-from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.names import NameIndex, build_index, fold
 from pearl_qdrant.store.schema import NamePoint
 
@@ -70,27 +68,6 @@ def test_languages_choose_the_names(client: TestClient) -> None:
     assert [found["links"][0]["candidates"][0][key] for key in ("name", "language")] == ["Big Apple", "en"]
     assert {one["language"] for one in other["links"][0]["candidates"]} == {None}
     assert (refused.status_code, refused.json()["where"]) == (422, "languages")
-
-
-def test_a_list_adapts_the_decision_to_itself(service_settings: ServiceSettings) -> None:
-    """With `adapt` the answer says what was estimated, and its `nil_bias` counts in later requests; few mentions are
-    refused.
-    """
-    mentions = [f"the New York {i} paper" for i in range(220)]
-    wide = {"max_mentions": 1000, "max_candidates": 10_000, "max_body_bytes": 1_000_000}
-    with serving(service_settings, **wide) as client:
-        adapted = client.post("/v1/link", json={"mentions": mentions, "adapt": True}).json()
-        few = client.post("/v1/link", json={"mentions": mentions[:20], "adapt": True})
-        plain, biased = (
-            client.post("/v1/link", json={"mentions": mentions[:1], "nil_bias": bias}).json()["links"][0]
-            for bias in (0, -3)
-        )
-
-    assert adapted["adaptation"]["mentions"] == 220
-    assert -2 <= adapted["adaptation"]["nil_bias"] <= 0.1
-    assert len(adapted["links"]) == 220
-    assert (few.status_code, few.json()["where"]) == (422, "mentions")
-    assert biased["candidates"][0]["probability"] > plain["candidates"][0]["probability"]
 
 
 def test_a_program_in_javascript_gives_the_spans_of_its_recogniser(client: TestClient) -> None:

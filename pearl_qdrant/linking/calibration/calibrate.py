@@ -26,14 +26,13 @@ import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError
-from pearl_qdrant.linking.adaptation import Adaptation
 from pearl_qdrant.linking.calibration import metrics
 from pearl_qdrant.linking.calibration.platt_scaling import Fit, fit
 from pearl_qdrant.linking.editing import names_by_entity
 from pearl_qdrant.linking.learned.learning import learned_pairs, read_labelled, unknown_ids
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, NameOwners, make_mentions
-from pearl_qdrant.linking.mentions import clean_mention, read_text_lines
+from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, RankingModel, shipped_model
 from pearl_qdrant.linking.state import calibration_of, encoder_of, model_of
@@ -305,54 +304,6 @@ def calibrate_collection(
         if not dry_run:
             changed = target.read_manifest().model_copy(update={"calibration": found.to_manifest()})
             target.write_manifest(changed)
-    return found
-
-
-def adapt_collection(
-    collection: str,
-    mentions: str | os.PathLike[str] | Iterable[str],
-    *,
-    store: StoreLike = None,
-    model: str | None = None,
-    device: str = DEFAULT_DEVICE,
-    dry_run: bool = False,
-) -> Adaptation:
-    """Adapt a collection to mentions without labels, as `pearl-qdrant calibrate --mentions` does.
-
-    The bias of NIL is stored in the collection, on top of the calibration that it has: every later link uses it.
-
-    Args:
-        mentions: The strings of one source, or a file of them, one a line; see `linking.adaptation`.
-        store, model, device, dry_run: As for `calibrate_collection`.
-
-    Raises:
-        CollectionNotFoundError, FormatError: If the collection does not exist, or the file cannot be read.
-        CalibrationError: If there are fewer than 200 distinct mentions.
-    """
-    if isinstance(mentions, (str, os.PathLike)):
-        with Path(mentions).open("rb") as file:
-            mentions = [line for _, line in read_text_lines(file, str(mentions))]
-    with use_store(store) as opened:
-        target = opened.open(collection)
-        manifest = target.manifest
-        encoder = encoder_of(manifest, model, device=device)
-        linker = EntityLinker(opened, [target], encoder)
-        found = linker.adapt(mentions)
-        if not dry_run:
-            old = target.read_manifest().calibration
-            calibration = linker.calibration.with_bias(found.nil_bias)
-            changed = LinkCalibration.model_validate(
-                {
-                    **({} if old is None else old.model_dump()),
-                    "slope": calibration.slope,
-                    "nil_bias": calibration.nil_bias,
-                    "threshold": calibration.threshold,
-                    "fitted_on": "mentions without labels",
-                    "mentions": found.mentions,
-                    "nil_share": found.nil_share,
-                }
-            )
-            target.write_manifest(target.read_manifest().model_copy(update={"calibration": changed}))
     return found
 
 
