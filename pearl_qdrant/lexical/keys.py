@@ -19,6 +19,9 @@ rare: of 75,704 names of a general base, 40 share one with a mention, and the ri
 of mentions with one slip and 90 % with two (63,596 names of diseases: 150, 98 % and 94 %). The parts share
 `PART_BUCKETS` features of the sparse vector, beside n-grams and keys: an engine keeps a table of features.
 
+The initials of a name of several words, and the same without its first word, are stored beside its parts, and are
+searched by a short word; those of a longer mention are searched as a spelling (`initials`).
+
 Parts miss a swap in the middle of a word, which changes both halves, and those of short names are too frequent. So all
 mentions are searched by the keys of their swaps, too, and short ones by those of all strings one edit away
 (`slip_features`).
@@ -46,11 +49,40 @@ MAX_LETTERS = 64  # letters of a spelling key that are cut; what a longer one ha
 LEAST_LETTERS, OUTER_LETTERS, THIRDS_LETTERS = 4, 6, 9  # letters from which a name has halves, outer thirds, and thirds
 
 
-def part_rows(spellings: Sequence[str]) -> SparseRows:
-    """Sparse vectors of the parts of names, as they are stored, by their spelling keys; empty ones for short and very
-    long names.
+ACRONYM = range(2, 9)  # possible lengths of an acronym
+_SEARCHED = range(3, 9)  # lengths by which names are searched: shorter ones are those of too many
+SKIPPED_WORDS = frozenset("the of and in de a an for la le el at on to di du des der von und et y".split())
+"""Words that an acronym may skip."""
+
+
+def initials(words: Sequence[str]) -> frozenset[str]:
+    """First letters of folded words and whole numbers, with all, no small words, or none but `and`, where they are as
+    long as an acronym; none for a single word.
     """
-    found = [sorted(_of_name(spelling)) for spelling in spellings]
+    if len(words) < 2:
+        return frozenset()
+    letters = [word if word[0].isdigit() else word[0] for word in words]
+    found = {"".join(letters)}
+    if not SKIPPED_WORDS.isdisjoint(words):
+        pairs = list(zip(letters, words, strict=True))
+        found.add("".join([one for one, word in pairs if word not in SKIPPED_WORDS]))
+        found.add("".join([one for one, word in pairs if word == "and" or word not in SKIPPED_WORDS]))
+    return frozenset([one for one in found if len(one) in ACRONYM])
+
+
+def are_initials(spelling: str, folded: str) -> bool:
+    """Whether a spelling key is the initials of a folded name, or of all but its first word, as both are searched."""
+    if len(spelling) not in _SEARCHED or " " not in folded:
+        return False
+    words = folded.split()
+    return spelling in initials(words) or spelling in initials(words[1:])
+
+
+def part_rows(names: Sequence[str], spellings: Sequence[str]) -> SparseRows:
+    """Sparse vectors of the parts and initials of folded names, as they are stored; `spellings` are their keys. Short
+    and very long names have no parts.
+    """
+    found = [sorted(_of_name(of) | _of_initials(name)) for name, of in zip(names, spellings, strict=True)]
     indices = np.array([one for parts in found for one in parts], np.uint32)
     offsets = np.concatenate(([0], np.cumsum([len(parts) for parts in found], dtype=np.int64))).astype(np.int64)
     return SparseRows(indices, np.full(len(indices), PART_WEIGHT, np.float32), offsets)
@@ -69,6 +101,14 @@ def _of_name(key: str) -> set[int]:
         found.add(_feature(f"{n} |{key[third:-third]}|"))
         found.add(_feature(f"{n} ||{key[-third:]}"))
     return found
+
+
+def _of_initials(folded: str) -> set[int]:
+    """Features of the initials of a name of several words, also without the first one: `IEEE Conference on ...`."""
+    words = folded.split()
+    if len(words) < 2:
+        return set()
+    return {_feature(f"={one}") for one in initials(words) | initials(words[1:]) if len(one) in _SEARCHED}
 
 
 def mention_parts(key: str) -> set[int]:
@@ -149,7 +189,7 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
     keys = [name_keys(name) for name in folded]
     # Keys come first: where the hash of a key is that of an n-gram of the same name, the key's value stays.
     ngrams = folded_rows([with_latin(name) for name in folded])
-    tables = (key_rows(keys, WEIGHTS), ngrams, part_rows([spelling for spelling, _, _ in keys]))
+    tables = (key_rows(keys, WEIGHTS), ngrams, part_rows(folded, [spelling for spelling, _, _ in keys]))
     owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in tables]
     packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, tables, strict=True)]
     unique, first = np.unique(np.concatenate(packed), return_index=True)
@@ -205,14 +245,20 @@ SHORT_LETTERS = 8  # letters up to which all edits are searched; they have about
 KEY_WEIGHT = 1.0  # a name that is one edit away comes before those that only share parts
 
 
-def slip_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
-    """Indices, ascending, and values of the features of names that are one or two edits away from a spelling key; both
-    empty for long ones.
+def slip_features(folded: str) -> tuple[UInt32Array, FloatArray]:
+    """Indices, ascending, and values of the features of names that are one or two edits away from a folded mention, or
+    whose initials it is, or that are its initials; both empty for a long one.
     """
+    spelling = spelling_key(folded)
     is_cut = LEAST_EDIT_LETTERS <= len(spelling) <= MAX_LETTERS
-    keys = spelling_features(_one_edit_away(spelling) if is_cut else ())
+    words = folded.split()
+    near = _one_edit_away(spelling) if is_cut else set()
+    keys = spelling_features(near | {one for one in initials(words) if len(one) in _SEARCHED})
+    parts = mention_parts(spelling)
+    if len(spelling) in _SEARCHED:
+        keys = np.append(keys, np.uint32(_feature(f"={spelling}")))
     # Keys come first: where one is also the feature of a part, its value counts.
-    indices, first = np.unique(np.append(keys, np.array([*mention_parts(spelling)], np.uint32)), return_index=True)
+    indices, first = np.unique(np.append(keys, np.array([*parts], np.uint32)), return_index=True)
     return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
 
 

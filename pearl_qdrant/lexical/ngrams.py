@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 from anyascii import anyascii
 
-VERSION = 6
+VERSION = 7
 """Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`). A
 collection of another one has to be ingested again."""
 

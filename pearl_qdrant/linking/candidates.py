@@ -20,7 +20,7 @@ from itertools import chain
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, type_marginals
-from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features, spelling_key
+from pearl_qdrant.lexical.keys import are_initials, key_rows, name_keys, slip_features, spelling_key
 from pearl_qdrant.lexical.ngrams import (
     IdfTable,
     SparseRows,
@@ -256,10 +256,10 @@ def _search(
 def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int, folded: _Folded) -> SlipQuery | None:
     """What names have that one mention may be a slip of; a wide search if it has a word that hardly any name has."""
     spelling = queries.spellings[number]
-    indices, values = slip_features(spelling)
+    mention = queries.folded[number]
+    indices, values = slip_features(mention)
     if not len(indices):
         return None
-    mention = queries.folded[number]
     is_wide = len(spelling) >= TWO_EDIT_LETTERS and min([frequencies[word] for word in mention.split()]) < UNKNOWN
     is_near = (lambda point: is_two_edits_away(mention, folded[point.name][0])) if is_wide else None
     return SlipQuery(indices, values, is_near)
@@ -295,8 +295,10 @@ def _set_string_scores(
                 compared = in_latin = in_latin or spelling_key(latin(mention))
             elif own and spelling == own:
                 name.is_same_spelling = True
-            elif beginnings and spelling:
-                name.has_same_words = _has_words(folded, words, beginnings)
+            elif beginnings and spelling and _has_words(folded, words, beginnings):
+                name.has_same_words = True
+            elif are_initials(own, folded) or are_initials(spelling, mention):
+                name.has_initials = True
             name.folded = folded
             pairs.append((row, rows.setdefault(folded, len(rows))))
             spellings.append((compared, spelling))

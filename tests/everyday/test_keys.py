@@ -14,12 +14,15 @@ from pearl_qdrant.lexical.keys import (
     KEY_WEIGHT,
     MAX_LETTERS,
     SHORT_LETTERS,
+    are_initials,
+    initials,
     key_rows,
     mention_parts,
     name_keys,
     part_rows,
     slip_features,
     spelling_features,
+    spelling_key,
     stored_rows,
 )
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -74,7 +77,7 @@ LONG = st.text(alphabet=string.ascii_lowercase, min_size=11, max_size=MAX_LETTER
 
 def shared(mention: str, name: str) -> set[int]:
     """The parts that a mention asks for and a name has."""
-    return mention_parts(mention) & set(part_rows([name]).indices.tolist())
+    return mention_parts(mention) & set(part_rows([name], [name]).indices.tolist())
 
 
 def edited(name: str, place: int, kind: str) -> str:
@@ -116,12 +119,38 @@ def test_another_name_shares_nothing() -> None:
     assert not shared("winchester", "manchester united")
     assert not shared("winchester", "dorchester abbey")
     assert shared("winchetser", "winchester")
-    assert len(part_rows(["", "abc", "a" * (MAX_LETTERS + 1)]).indices) == 0
+    assert len(part_rows(*[["", "abc", "a" * (MAX_LETTERS + 1)]] * 2).indices) == 0
+
+
+@pytest.mark.parametrize(
+    "short, name",
+    [
+        ("ICASSP", "IEEE International Conference on Acoustics, Speech, and Signal Processing"),
+        ("ISAAC", "International Symposium on Algorithms and Computation"),
+        ("BVDV-1", "bovine viral diarrhoea virus 1"),
+        ("M.W.R.D.", "Metropolitan Water Reclamation District"),
+    ],
+)
+def test_initials_find_a_name(short: str, name: str) -> None:
+    """With and without small words and the first one, numbers whole; a short name is found by a long mention, too."""
+    short, name = fold_name(short), fold_name(name)
+    stored = set(part_rows([name], [spelling_key(name)]).indices.tolist())
+    assert stored & set(slip_features(short)[0].tolist())
+    assert are_initials(spelling_key(short), name)
+    own = set(spelling_features([short.replace(" ", "")]).tolist())
+    assert own.issubset(slip_features(name)[0].tolist()) == (name.split()[0] != "ieee")
+
+
+def test_initials_of_two_letters_find_nothing() -> None:
+    """Too many names have them."""
+    assert not initials(["facebook"])
+    stored = set(part_rows(["formal methods"], ["formalmethods"]).indices.tolist())
+    assert not stored & set(slip_features("fm")[0].tolist())
 
 
 def test_features_are_the_same_in_every_release() -> None:
     """Stored features must not change: they are the highest numbers of 32 bits, six of a long name."""
-    (row, values), others = part_rows(["winchester"]).row(0), stored_rows(["Winchester"]).row(0)[0]
+    (row, values), others = part_rows(["winchester"], ["winchester"]).row(0), stored_rows(["Winchester"]).row(0)[0]
 
     assert row.tolist() == sorted(row.tolist())
     assert len(row) == 6

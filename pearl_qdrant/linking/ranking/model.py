@@ -332,6 +332,7 @@ class MatchedName:
     edit_similarity: float = 0.0  # edit similarity to the mention, in [0, 1]; 0 below 0.5
     is_same_spelling: bool = False  # whether it has the mention's spelling key (`lexical.keys`)
     has_same_words: bool = False  # whether it has the mention's key of sorted words, and there are several
+    has_initials: bool = False  # whether it is the mention's initials, or the mention is its own
     # another name of the same entity whose spelling is closer to the mention, if there is one
     closer: MatchedName | None = None
 
@@ -339,7 +340,8 @@ class MatchedName:
     def preliminary_score(self) -> float:
         """Sorts names before they are ranked; in [-1, 3.5]. A name of the mention's own spelling comes first."""
         dense = self.lexical if self.dense is None else self.dense
-        shares = LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity + WORDS_SHARE * self.has_same_words
+        shares = LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity
+        shares += WORDS_SHARE * (self.has_same_words or self.has_initials)
         return dense + shares + self.is_same_spelling
 
 

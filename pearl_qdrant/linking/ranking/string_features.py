@@ -20,16 +20,12 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.keys import spelling_key
+from pearl_qdrant.lexical.keys import SKIPPED_WORDS, initials, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, rarest, variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
-_SMALL = frozenset("the of and in de a an for la le el at on to di du des der von und et y".split())
-"""Words that an acronym may skip."""
-
-_ACRONYM = range(2, 9)  # possible lengths of an acronym
 _LONGEST_CODE = 8
 _CODE = re.compile(r"\b(?=[A-Z0-9-]*[A-Z][A-Z0-9-]*[A-Z0-9])[A-Z0-9][A-Z0-9-]{0,6}[A-Za-z0-9]?\b")
 """A short word in capitals, with digits or not: IMD73B, DFNA13, TBCD."""
@@ -98,7 +94,7 @@ def new_string_features(text: str, folded: str | None) -> StringFeatures:
         word_set,
         numbers,
         _NONE if is_plain and _CAPITAL.search(text) is None else _codes(text, content, numbers),
-        _initials(_upright(text, words)) if len(words) > 1 else _NONE,
+        initials(_upright(text, words)) if len(words) > 1 else _NONE,
     )
 
 
@@ -107,18 +103,10 @@ _cached = lru_cache(maxsize=1000)(new_string_features)  # not larger: garbage co
 
 def _upright(text: str, words: Sequence[str]) -> Sequence[str]:
     """Words in their order, which a comma has inverted where the last word is a small one: `Korea, Republic of`."""
-    if words[-1] not in _SMALL or text.count(",") != 1:
+    if words[-1] not in SKIPPED_WORDS or text.count(",") != 1:
         return words
     n_first = len(fold_name(text.partition(",")[0]).split())
     return [*words[n_first:], *words[:n_first]]
-
-
-def _initials(words: Sequence[str]) -> frozenset[str]:
-    """First letters of the words, with and without small words, where there are as many as an acronym has."""
-    if _SMALL.isdisjoint(words):
-        return frozenset(("".join([word[0] for word in words]),)) if len(words) in _ACRONYM else _NONE
-    found = ("".join([word[0] for word in words]), "".join([word[0] for word in words if word not in _SMALL]))
-    return frozenset([one for one in found if len(one) in _ACRONYM])
 
 
 def _codes(text: str, content: Sequence[str], numbers: frozenset[str]) -> frozenset[str]:
@@ -163,8 +151,11 @@ def equal_numbers(mention: StringFeatures, name: StringFeatures) -> float:
 
 
 def is_acronym(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether one side is the initials of the other, or has them as a word."""
-    return float(_has_initials(mention, name) or _has_initials(name, mention))
+    """Whether one side is the initials of the other, or has them as a word; 0.5 without the first word of a name."""
+    if _has_initials(mention, name) or _has_initials(name, mention):
+        return 1.0
+    words = name.folded.split()
+    return 0.5 * (len(mention.joined) > 2 < len(words) and mention.joined in initials(words[1:]))
 
 
 def _has_initials(short: StringFeatures, long: StringFeatures) -> bool:
