@@ -339,15 +339,19 @@ def fit(tasks: Sequence[Task]) -> RankingModel:
     return replace(found, nil_features=nil)
 
 
-def judged_by_others(tasks: Sequence[Task], judges: Path, model: str) -> list[Task]:
-    """The tasks of real sets with the scores of judges that did not learn from their trade. The shipped judge learned
-    from all sets: by its scores no fit is honest.
+def judged(tasks: Sequence[Task], model: str, judges: Path | None) -> list[Task]:
+    """The tasks with the scores of the judge of today, which are not kept; real sets with those of judges that did not
+    learn from their trade. The shipped judge learned from all sets: by its scores no fit is honest.
     """
     folds = judge_folds([set_of(task) for task in tasks if sort(task) == "real"])
     folder, ranking = find_model(model).folder, shipped_model().features
-    several = [NameJudge(folder, judges / str(fold) / "judge.onnx") for fold in sorted(set(folds.values()))]
+    shipped = NameJudge(folder)
+    several = {
+        fold: shipped if judges is None else NameJudge(folder, judges / str(fold) / "judge.onnx")
+        for fold in sorted(set(folds.values()))
+    }
     return [
-        judge_again(task, several[folds[set_of(task)]], ranking) if field(task) == "real" else task for task in tasks
+        judge_again(task, several[folds[set_of(task)]] if field(task) == "real" else shipped, ranking) for task in tasks
     ]
 
 
@@ -403,8 +407,7 @@ def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, judges: P
             kept.write_bytes(pickle.dumps(scored))
             _log.info("%s: %d mentions", base.name, sum(len(task.is_nil) for task in scored))
         tasks += pickle.loads(kept.read_bytes())  # noqa: S301
-    if judges is not None:
-        tasks = judged_by_others(tasks, judges, model)
+    tasks = judged(tasks, model, judges)
     models = cross_fitted(tasks)
     made = [task for task in tasks if sort(task) in ("everyday", "small")]
     others = [task for task in tasks if sort(task) not in ("everyday", "small")]

@@ -36,7 +36,8 @@ from pearl_qdrant.linking.ranking.model import (
     in_order,
     judge_features,
 )
-from pearl_qdrant.linking.ranking.scoring import N_JUDGED
+from pearl_qdrant.linking.ranking.scoring import N_JUDGED, judged_name
+from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
 FIXED = dict.fromkeys(UNFITTED, 2.0)
@@ -78,7 +79,7 @@ class Task:
     offsets: FloatArray  # (m, k); what rules add to the logits (`linking.ranking.scoring`)
     by_rule: npt.NDArray[np.bool_]  # (m,) bool; a rule decides the mention
     mentions: npt.NDArray[np.object_]  # (m,) str
-    names: npt.NDArray[np.object_]  # (m,) tuples of str: the best names of the candidates
+    names: npt.NDArray[np.object_]  # (m,) tuples of str: the best names of the candidates, as a judge reads them
     weight: float = 1.0  # weight of the task in the fit of the ranking, >= 0
     decision_weight: float = 1.0  # its weight in the fit of the decision, >= 0
 
@@ -105,7 +106,8 @@ def to_task(name: str, scored: Sequence[ScoredMention], gold: Sequence[frozenset
     by_rule = np.array([one.certainty < 1 for one in scored])
     mentions, names = np.empty(m, dtype=np.object_), np.empty(m, dtype=np.object_)
     for i, one in enumerate(scored):
-        mentions[i], names[i] = one.mention, tuple(entity.point.name for entity in one.found)
+        of_mention = string_features(one.mention)
+        mentions[i], names[i] = one.mention, tuple(judged_name(of_mention, entity.point) for entity in one.found)
     return Task(name, features, present, right, nil_features, is_nil, offsets, by_rule, mentions, names)
 
 

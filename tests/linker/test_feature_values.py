@@ -24,8 +24,8 @@ from pearl_qdrant.linking.ranking.model import (
     Scorer,
     with_margins,
 )
-from pearl_qdrant.linking.ranking.scoring import decide, score_names
-from pearl_qdrant.linking.ranking.string_features import edit_similarity
+from pearl_qdrant.linking.ranking.scoring import decide, judged_name, score_names
+from pearl_qdrant.linking.ranking.string_features import edit_similarity, string_features
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
 
@@ -224,3 +224,23 @@ def test_a_part_of_an_address_is_an_organisation(type_: str, is_set: bool) -> No
     found = of_pair("School of Law, Lugones University", "Lugones University", type_=type_)
 
     assert ("equal_part" in found) == is_set
+
+
+@pytest.mark.parametrize(
+    "mention, called, kinds, read",
+    [
+        ("the river Wharfe", "Wharfe", ("river",), "Wharfe (river)"),
+        ("Wharfe (River)", "Wharfe", ("place", "wikicat_Rivers_of_England|river"), "Wharfe (river)"),
+        ("Leeds football club", "Leeds", ("football_club",), "Leeds (football club)"),
+        ("the Wharfe", "Wharfe", ("river",), "Wharfe"),
+        ("Wharfe bridge", "Wharfe", ("river",), "Wharfe"),
+        ("river Wharfe", "Wharfe river", ("river",), "Wharfe river"),
+        ("river Wharfe", "Wharfe", ("", "|", ":"), "Wharfe"),
+    ],
+)
+def test_the_judge_reads_a_type_that_the_mention_states(
+    mention: str, called: str, kinds: tuple[str, ...], read: str
+) -> None:
+    """What the base says of an entity and the mention too, the name need not have."""
+    point = replace(name(0, called=called).point, kb_types=kinds)
+    assert judged_name(string_features(mention), point) == read

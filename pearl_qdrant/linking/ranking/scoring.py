@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.lexical.ngrams import latin
+from pearl_qdrant.lexical.ngrams import fold_name, latin
 from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
@@ -375,7 +376,11 @@ def ask_judge(compared: Sequence[Compared], scorer: Scorer) -> None:
     if scorer.judge is None:
         return
     rows = [one.to_judge(scorer) for one in compared]
-    pairs = [(one.mention, one.names[i].point.name) for one, own in zip(compared, rows, strict=True) for i in own]
+    pairs = [
+        (one.mention, judged_name(one.of_mention, one.names[i].point))
+        for one, own in zip(compared, rows, strict=True)
+        for i in own
+    ]
     if not pairs:
         return
     scores, start = scorer.judge().scores(pairs), 0
@@ -383,6 +388,22 @@ def ask_judge(compared: Sequence[Compared], scorer: Scorer) -> None:
         if own:
             one.with_judgement(own, scores[start : start + len(own)])
             start += len(own)
+
+
+_END_OF_TYPE = re.compile(r"[^/|:]*$")
+
+
+def judged_name(mention: StringFeatures, point: NamePoint) -> str:
+    """The name as the judge reads it: with its type in brackets where the mention has a word of that type which the
+    name lacks, so that `the river Wharfe`, `Wharfe (river)` and `Wharfe` of type river say the same.
+    """
+    for kind in point.kb_types:
+        last = _END_OF_TYPE.search(kind)
+        words = fold_name((last[0] if last else kind).replace("_", " ")).split()
+        stated = mention.words.intersection(words)
+        if stated and stated.isdisjoint(fold_name(point.name).split()):
+            return f"{point.name} ({' '.join(words)})"
+    return point.name
 
 
 def _apply_rules(
