@@ -194,7 +194,7 @@ class EntityIndex:
         """What each document mentions: what its metadata says, or else what is found in it."""
         given = [one[2] if len(one) > 2 and ENTITY_IDS in one[2] else None for one in documents]
         new = [one[1] for one, tags in zip(documents, given, strict=True) if tags is None]
-        linked = iter(self._linker.annotate_batch(new, threshold=self.threshold))
+        linked = iter(self._linker.annotate_batch(new, threshold=self.threshold) if new else ())
         for tags in given:
             yield document_metadata(next(linked), mentions=True) if tags is None else tags
 
