@@ -68,7 +68,7 @@ def main() -> None:
     encoder = SentenceTransformer(options.model, device="cpu")
 
     def embed(texts: list[str]) -> Sequence[Sequence[float]]:
-        vectors: Sequence[Sequence[float]] = encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+        vectors: list[list[float]] = encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False).tolist()
         return vectors
 
     words = float(np.mean([len(re.findall(r"\w+", text)) for text in documents.values()]))
@@ -205,9 +205,10 @@ def gold_of(data: Path, corpus: str, documents: Mapping[str, str]) -> tuple[dict
 
 def read_base(path: Path, first: Mapping[str, object]) -> list[dict[str, object]]:
     """The entities of a base: some first, all others after them in a drawn order."""
-    mentioned, others = [], []
+    mentioned: list[dict[str, object]] = []
+    others: list[dict[str, object]] = []
     for row in read_tsv(path):
-        entity = {"id": row["id"], "name": row["name"], "aliases": list(split_list(row["aliases"]))}
+        entity: dict[str, object] = {"id": row["id"], "name": row["name"], "aliases": list(split_list(row["aliases"]))}
         (mentioned if row["id"] in first else others).append(entity)
     random.Random(0).shuffle(others)
     return [*mentioned, *others]

@@ -9,14 +9,16 @@
 
 Each document is a point with a dense vector of the caller's encoder, a sparse vector of its words and entities, and the
 ids of its entities in the payload `entity_ids`, which is indexed. A question is linked with the same linker, so that
-another alias finds the same id. An entity is a term beside the words, and Qdrant gives both their IDF: what is in many
-documents tells little. It counts as many words as its mention has, since it stands for them:
+another alias finds the same id. An entity is a term beside the words, and so is each word by which the document names
+it; Qdrant gives all their IDF: what is in many documents tells little.
 
-    lexical(q, d) = BM25(q, d) + sum over common entities of n(q, e) p(q, e) p(d, e) IDF(e)
-    score(q, d)   = scaled(cosine(q, d)) + scaled(lexical(q, d))
+    lexical(q, d) = BM25(q, d) + sum over entities e of n(q, e) p(q, e) (2 p(d, e) IDF(e) - named(q, d, e))
+    named(q, d, e) = sum over words w of q of p(d, e) IDF(e, w) / words of the mention in d, where w is one of them
+    score(q, d) = scaled(cosine(q, d)) + scaled(lexical(q, d))
 
-p is the probability of the surest mention, n its words, and each search is scaled from 0 (its worst) to 1 (its best):
-CombSUM, Fox and Shaw 1994. Ranks would hide by how much one document is better than the next.
+p is the probability of the surest mention, n the words of the question's, since the entity stands for them. It counts
+half where the document names it by the words of the question, which have matched already. Each search is scaled from 0
+(its worst) to 1 (its best): CombSUM, Fox and Shaw 1994. Ranks would hide by how much one is better than the next.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
@@ -47,7 +49,6 @@ _WORD = re.compile(r"\w+")
 _NAMESPACE = uuid.UUID("6d1f2a4c-5b0e-5f7a-8f57-0d5c1b8e2a90")  # of point ids; it must never change
 _BATCH = 64
 _DEPTH = 100  # documents of each search that are joined
-_UNSEEN_WORDS = 2.0  # words that a given id counts, whose mention is not known: about those of a name
 _HAS_TERMS = {"entity_terms": 1}  # metadata of a collection whose sparse vectors have entities among their terms
 
 
@@ -168,19 +169,17 @@ class EntityIndex:
         wanted: dict[str, float] = {}
         if entities != "off":
             known = self.weigh_entities([question])[0] if entity_ids is None else entity_ids
-            wanted = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, _UNSEEN_WORDS)
+            wanted = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, 1.0)
         queries: dict[str, Any] = {"dense": [float(x) for x in self._embed([question])[0]]} if dense else {}
         if sparse or wanted:
-            said = Counter(_words(question)) if sparse else {}
-            queries["words"] = _sparse(said, {one: self.entity_weight * n for one, n in wanted.items()})
+            queries["words"] = self._terms_of_question(question if sparse else "", wanted)
         is_filter = bool(wanted) and entities == "filter"
-        answers = self._client.query_batch_points(
-            self._collection,
-            [
-                QueryRequest(query=query, using=using, limit=max(limit, _DEPTH), with_payload=[ENTITY_IDS] * is_filter)
-                for using, query in queries.items()
-            ],
-        )
+        payload: Any = [ENTITY_IDS] if is_filter else False
+        requests = [
+            QueryRequest(query=query, using=using, limit=max(limit, _DEPTH), with_payload=payload)
+            for using, query in queries.items()
+        ]
+        answers = self._client.query_batch_points(self._collection, requests)
         scores = _joined([one.points for one in answers])
         best = sorted(scores, key=lambda point: (-scores[point], str(point)))
         if is_filter:
@@ -204,11 +203,25 @@ class EntityIndex:
         """
         words = _words(text)
         norm = _K1 * (1 - _B + _B * len(words) / self._mean_words)
-        entities = dict.fromkeys(tags.get(ENTITY_IDS, ()), 0.0)
-        for one in tags.get(MENTIONS, ()):
-            entities[one["entity_id"]] = max(entities.get(one["entity_id"], 0.0), one.get("probability") or 0.0)
-        counts = {word: n * (_K1 + 1) / (n + norm) for word, n in Counter(words).items()}
-        return _sparse(counts, {one: probability or 1.0 for one, probability in entities.items()})
+        terms = {word: n * (_K1 + 1) / (n + norm) for word, n in Counter(words).items()}
+        mentions = [(one["entity_id"], one["text"], one.get("probability") or 0.0) for one in tags.get(MENTIONS, ())]
+        placed = {entity_id for entity_id, _, _ in mentions}
+        names = chain(tags.get(ENTITY_NAMES, ()), repeat(""))
+        mentions += [(*one, 1.0) for one in zip(tags.get(ENTITY_IDS, ()), names, strict=False) if one[0] not in placed]
+        for entity_id, name, probability in mentions:
+            parts = _words(name)
+            weights = {_term(entity_id): probability}
+            weights |= {_term(entity_id, word): probability / len(parts) for word in set(parts).intersection(words)}
+            terms |= {term: max(weight, terms.get(term, 0.0)) for term, weight in weights.items()}
+        return _sparse(terms)
+
+    def _terms_of_question(self, question: str, wanted: Mapping[str, float]) -> SparseVector:
+        words = _words(question)
+        terms: dict[str, float] = {word: float(n) for word, n in Counter(words).items()}
+        for entity_id, n in wanted.items():
+            terms[_term(entity_id)] = 2 * n * self.entity_weight
+            terms |= {_term(entity_id, word): -n * self.entity_weight for word in words}
+        return _sparse(terms)
 
     def _create(self) -> None:
         from qdrant_client import models
@@ -234,6 +247,7 @@ class EntityIndex:
             vectors = [
                 PointVectors(id=point, vector={"words": self._terms_of_document(payload["text"], payload)})
                 for point, payload in payloads.items()
+                if "text" in payload
             ]
             if vectors:
                 self._client.update_vectors(self._collection, vectors, wait=True)
@@ -262,13 +276,17 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _sparse(words: Mapping[str, float], entities: Mapping[str, float]) -> SparseVector:
-    """Words and entities, hashed to 32 bits; the weights of terms with an equal hash are added."""
+def _term(entity_id: str, word: str = "") -> str:
+    """An entity, or that it is named with a word; no word has a line break."""
+    return f"\n{entity_id}\n{word}"
+
+
+def _sparse(terms: Mapping[str, float]) -> SparseVector:
+    """Terms, hashed to 32 bits; the weights of those with an equal hash are added."""
     from qdrant_client.models import SparseVector
 
     by_index: dict[int, float] = {}
-    # No word has a space, so that no entity has the term of a word.
-    for term, weight in [*words.items(), *((f"entity {one}", weight) for one, weight in entities.items())]:
+    for term, weight in terms.items():
         index = crc32(term.encode())
         by_index[index] = by_index.get(index, 0.0) + weight
-    return SparseVector(indices=list(by_index), values=list(map(float, by_index.values())))
+    return SparseVector(indices=list(by_index), values=list(by_index.values()))

@@ -13,7 +13,9 @@ from pearl_qdrant import EntityLinker
 from pearl_qdrant.integrations.retrieval import EntityIndex
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [
+Given = tuple[str, str] | tuple[str, str, dict[str, Any]]
+
+DOCUMENTS: list[Given] = [
     ("1", "New York State has many lakes.", {"source": "atlas"}),
     ("2", "A heart attack needs help at once."),
     ("3", "Help came from nytimes.com readers."),
@@ -79,7 +81,10 @@ def test_an_entity_of_most_documents_moves_no_document_that_says_more_of_the_que
     less.
     """
     tags = {"entity_ids": ["common"]}
-    texts = [("words", "Medications have side effects."), *((f"{i}", "Obesity is frequent.", tags) for i in range(9))]
+    texts: list[Given] = [
+        ("words", "Medications have side effects."),
+        *((f"{i}", "Obesity is frequent.", tags) for i in range(9)),
+    ]
     texts.append(("rare", "Nothing else.", {"entity_ids": ["rare", "common"]}))
     index = in_memory(linker, texts)
 
@@ -135,9 +140,7 @@ def test_a_collection_of_an_earlier_version_is_found_by_entities(linker: EntityL
     client.close()
 
 
-def in_memory(
-    linker: EntityLinker, documents: Sequence[tuple[str, str] | tuple[str, str, dict[str, Any]]]
-) -> EntityIndex:
+def in_memory(linker: EntityLinker, documents: Sequence[Given]) -> EntityIndex:
     """An index of these documents, whose dense vectors say nothing."""
     from qdrant_client import QdrantClient
 
