@@ -1,5 +1,4 @@
-"""Entity-aware retrieval: documents tagged with entity ids in Qdrant, and a question's entities beside dense and sparse
-search.
+"""Entity-aware retrieval: documents tagged with entity ids in Qdrant, found by dense vector, words and entities.
 
     from pearl_qdrant.integrations.retrieval import EntityIndex
 
@@ -8,12 +7,18 @@ search.
     for found in index.search("What is acetylsalicylic acid good for?"):
         print(found.document_id, found.score, found.entity_ids)
 
-Each document is a point with a dense vector of the caller's encoder, a sparse vector of its words (BM25 with Qdrant's
-IDF), and the ids of its entities in the payload `entity_ids`, which is indexed. A question is linked with the same
-linker, so that another alias finds the same id. One request searches by dense vector and by words, among all documents
-and among those of each entity of the question. The rankings are joined here, since Qdrant's weights stretch ranks:
+Each document is a point with a dense vector of the caller's encoder, a sparse vector of its words and entities, and the
+ids of its entities in the payload `entity_ids`, which is indexed. A question is linked with the same linker, so that
+another alias finds the same id. An entity is a term beside the words, and so is each word by which the document names
+it; Qdrant gives all their IDF: what is in many documents tells little.
 
-    score(d) = sum over the searches of weight / (RRF_K + rank of d)        Cormack et al. 2009, with weights
+    lexical(q, d) = BM25(q, d) + sum over entities e of n(q, e) p(q, e) (2 p(d, e) IDF(e) - named(q, d, e))
+    named(q, d, e) = sum over words w of q of p(d, e) IDF(e, w) / words of the mention in d, where w is one of them
+    score(q, d) = scaled(cosine(q, d)) + scaled(lexical(q, d))
+
+p is the probability of the surest mention, n the words of the question's, since the entity stands for them. It counts
+half where the document names it by the words of the question, which have matched already. Each search is scaled from 0
+(its worst) to 1 (its best): CombSUM, Fox and Shaw 1994. Ranks would hide by how much one is better than the next.
 """
 
 from __future__ import annotations
@@ -22,36 +27,35 @@ import re
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any, Literal
 from zlib import crc32
 
-from pearl_qdrant.integrations.metadata import ENTITY_IDS, document_metadata
+from pearl_qdrant.integrations.metadata import ENTITY_IDS, ENTITY_NAMES, MENTIONS, document_metadata
 from pearl_qdrant.linking.linker import EntityLinker
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
-    from qdrant_client.models import QueryRequest, SparseVector
+    from qdrant_client.models import ScoredPoint, SparseVector
 
 Embed = Callable[[list[str]], Sequence[Sequence[float]]]  # Vectors of texts, (n, dim), as a list or an array
 
 Mode = Literal["boost", "filter", "off"]
 
-RRF_K = 60  # Cormack et al. 2009
 _K1, _B = 1.2, 0.75  # BM25, as in Lucene
 _WORD = re.compile(r"\w+")
 _NAMESPACE = uuid.UUID("6d1f2a4c-5b0e-5f7a-8f57-0d5c1b8e2a90")  # of point ids; it must never change
 _BATCH = 64
 _DEPTH = 100  # documents of each search that are joined
-_MAX_ENTITIES = 4  # of a question; each adds two searches to the request
+_HAS_TERMS = {"entity_terms": 1}  # metadata of a collection whose sparse vectors have entities among their terms
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
-    """A document as it was added, its score (the sum of weighted reciprocal ranks, comparable within one search only),
-    and the entities of the question that it mentions.
+    """A document as it was added, its score (comparable within one search only), and the entities of the question that
+    it mentions: none says that it was found without them.
     """
 
     document_id: str
@@ -73,16 +77,17 @@ class EntityIndex:
         embed: Embed,
         dim: int,
         mean_words: float = 200.0,
-        entity_weight: float = 2.0,
+        entity_weight: float = 1.0,
         threshold: float | None = None,
     ) -> None:
-        """Use a collection of documents; it is created if it does not exist.
+        """Use a collection of documents; it is created if it does not exist. The documents of one that an earlier
+        version wrote get terms for the entities that they are tagged with; nothing is linked again.
 
         Args:
             client: Any client of Qdrant: a server's, or `QdrantClient(":memory:")`.
             embed: Makes dense vectors of documents and questions, of width `dim`.
             mean_words: Words of an average document, for BM25.
-            entity_weight: Weight of the searches among the documents of an entity; those among all have 1.
+            entity_weight: How much the entities of a question count; 1 for as much as the words that name them.
             threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
         """
         self._client, self._collection, self._linker = client, collection, linker
@@ -90,9 +95,12 @@ class EntityIndex:
         self.entity_weight, self.threshold = entity_weight, threshold
         if not client.collection_exists(collection):
             self._create()
+        elif "entity_terms" not in (client.get_collection(collection).config.metadata or {}):
+            self._add_terms()
 
     def add(self, documents: Iterable[tuple[str, str] | tuple[str, str, Mapping[str, Any]]]) -> int:
-        """Tag and store documents: id, text and maybe metadata; one whose id exists is replaced. Returns their
+        """Tag and store documents: id, text and maybe metadata; one whose id exists is replaced. One that has
+        `entity_ids` in its metadata, as the taggers of the connectors write them, is not linked again. Returns their
         number.
         """
         from qdrant_client.models import PointStruct
@@ -100,14 +108,18 @@ class EntityIndex:
         remaining, n_added = iter(documents), 0
         while batch := list(islice(remaining, _BATCH)):
             texts = [one[1] for one in batch]
-            tags = [document_metadata(one) for one in self._linker.annotate_batch(texts, threshold=self.threshold)]
             points = [
                 PointStruct(
                     id=str(uuid.uuid5(_NAMESPACE, one[0])),
-                    vector={"dense": [float(x) for x in vector], "words": self._words_of_document(one[1])},
-                    payload={"metadata": dict(one[2]) if len(one) > 2 else {}, "id": one[0], "text": one[1], **tag},
+                    vector={"dense": [float(x) for x in vector], "words": self._terms_of_document(one[1], tags)},
+                    payload={
+                        "metadata": dict(one[2]) if len(one) > 2 else {},
+                        "id": one[0],
+                        "text": one[1],
+                        **{key: list(tags.get(key, ())) for key in (ENTITY_IDS, ENTITY_NAMES)},
+                    },
                 )
-                for one, vector, tag in zip(batch, self._embed(texts), tags, strict=True)
+                for one, vector, tags in zip(batch, self._embed(texts), self._tags(batch), strict=True)
             ]
             self._client.upsert(self._collection, points, wait=True)
             n_added += len(batch)
@@ -115,8 +127,19 @@ class EntityIndex:
 
     def entities_of(self, question: str) -> list[str]:
         """Ids of the entities that a question names."""
-        found = self._linker.annotate(question, threshold=self.threshold)
-        return list(document_metadata(found)[ENTITY_IDS])
+        return list(self.weigh_entities([question])[0])
+
+    def weigh_entities(self, questions: Sequence[str]) -> list[dict[str, float]]:
+        """For each question its entities, each with what it counts: the words of its mention times the probability."""
+        found: list[dict[str, float]] = []
+        for mentions in self._linker.annotate_batch(questions, threshold=self.threshold):
+            weights: dict[str, float] = {}
+            for one in mentions:
+                if (entity_id := one.link.entity_id) is not None:
+                    weight = len(_words(one.text)) * (one.link.probability or 0.0)
+                    weights[entity_id] = max(weight, weights.get(entity_id, 0.0))
+            found.append(weights)
+        return found
 
     def search(
         self,
@@ -124,80 +147,81 @@ class EntityIndex:
         *,
         limit: int = 10,
         entities: Mode = "boost",
-        entity_ids: Sequence[str] | None = None,
+        entity_ids: Sequence[str] | Mapping[str, float] | None = None,
         dense: bool = True,
         sparse: bool = True,
     ) -> list[FoundDocument]:
         """Find documents, best first. Raises ValueError if the limit is below 1, or nothing is left to search by.
 
         Args:
-            entities: "boost" prefers documents with the question's entities; "filter" returns only those, or all if the
-                question has no entity or no document has one; "off" leaves entities out.
-            entity_ids: The question's entities, if they are known; else they are found in it.
-            dense, sparse: Whether to search all documents by the dense vector, and by words. Those of an entity are
-                always ordered by the dense vector, too: they may share no word with the question.
+            entities: "boost" prefers documents with the question's entities; "filter" does, and from the first of them
+                on takes others only to fill the limit; "off" leaves entities out.
+            entity_ids: The question's entities, if they are known, maybe with what each counts as `weigh_entities`
+                gives it; else they are found in it.
+            dense, sparse: Whether to search by the dense vector, and by words.
         """
+        from qdrant_client.models import QueryRequest
+
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
         if not (dense or sparse):
             raise ValueError("search by dense vectors, by words, or by both")
-        wanted: list[str] = []
+        wanted: dict[str, float] = {}
         if entities != "off":
-            wanted = list(entity_ids) if entity_ids is not None else self.entities_of(question)
-            wanted = wanted[:_MAX_ENTITIES]
-        queries = self._queries(question, dense=dense, sparse=sparse)
-        tagged = queries if dense or not wanted else self._queries(question, dense=True, sparse=sparse)
-        if wanted and entities == "filter":
-            among = self._searches(tagged, limit, [wanted], 1.0)
-            if found := self._fused(among, limit, wanted):
-                return found
-        searches = self._searches(queries, limit, [()], 1.0)
-        if wanted and entities == "boost":
-            searches += self._searches(tagged, limit, [[one] for one in wanted], self.entity_weight)
-        return self._fused(searches, limit, wanted)
-
-    def _queries(self, question: str, *, dense: bool, sparse: bool) -> dict[str, Any]:
-        """The queries by the name of their vector."""
-        found: dict[str, Any] = {}
-        if dense:
-            found["dense"] = [float(x) for x in self._embed([question])[0]]
-        if sparse:
-            found["words"] = _sparse(Counter(_words(question)))
-        return found
-
-    def _searches(
-        self, queries: Mapping[str, Any], limit: int, among: Sequence[Sequence[str]], weight: float
-    ) -> list[tuple[QueryRequest, float]]:
-        """One search a query and a group of entities, of which documents must have one; with its weight."""
-        from qdrant_client.models import FieldCondition, Filter, MatchAny, QueryRequest
-
-        depth = max(limit, _DEPTH)
-        return [
-            (QueryRequest(query=query, using=using, limit=depth, filter=condition), weight)
-            for ids in among
-            for condition in [
-                Filter(must=[FieldCondition(key=ENTITY_IDS, match=MatchAny(any=list(ids)))]) if ids else None
-            ]
+            known = self.weigh_entities([question])[0] if entity_ids is None else entity_ids
+            wanted = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, 1.0)
+        queries: dict[str, Any] = {"dense": [float(x) for x in self._embed([question])[0]]} if dense else {}
+        if sparse or wanted:
+            queries["words"] = self._terms_of_question(question if sparse else "", wanted)
+        is_filter = bool(wanted) and entities == "filter"
+        payload: Any = [ENTITY_IDS] if is_filter else False
+        requests = [
+            QueryRequest(query=query, using=using, limit=max(limit, _DEPTH), with_payload=payload)
             for using, query in queries.items()
         ]
+        answers = self._client.query_batch_points(self._collection, requests)
+        scores = _joined([one.points for one in answers])
+        best = sorted(scores, key=lambda point: (-scores[point], str(point)))
+        if is_filter:
+            tags = {one.id: (one.payload or {}).get(ENTITY_IDS, ()) for answer in answers for one in answer.points}
+            first = next((i for i, one in enumerate(best) if wanted.keys() & tags[one]), 0)
+            best[first:] = sorted(best[first:], key=lambda point: wanted.keys().isdisjoint(tags[point]))
+        payloads = {one.id: one.payload or {} for one in self._client.retrieve(self._collection, best[:limit])}
+        return [_found(payloads[point], scores[point], wanted) for point in best[:limit] if point in payloads]
 
-    def _fused(
-        self, searches: Sequence[tuple[QueryRequest, float]], limit: int, wanted: Sequence[str]
-    ) -> list[FoundDocument]:
-        answers = self._client.query_batch_points(self._collection, [one for one, _ in searches])
-        scores: Counter[Any] = Counter()
-        for answer, (_, weight) in zip(answers, searches, strict=True):
-            for rank, point in enumerate(answer.points, 1):
-                scores[point.id] += weight / (RRF_K + rank)  # type: ignore[assignment]
-        best = sorted(scores, key=lambda point: (-scores[point], str(point)))[:limit]
-        payloads = {one.id: one.payload or {} for one in self._client.retrieve(self._collection, best)}
-        return [_found(payloads[point], scores[point], wanted) for point in best if point in payloads]
+    def _tags(self, documents: Sequence[Sequence[Any]]) -> Iterator[Mapping[str, Any]]:
+        """What each document mentions: what its metadata says, or else what is found in it."""
+        given = [one[2] if len(one) > 2 and ENTITY_IDS in one[2] else None for one in documents]
+        new = [one[1] for one, tags in zip(documents, given, strict=True) if tags is None]
+        linked = iter(self._linker.annotate_batch(new, threshold=self.threshold) if new else ())
+        for tags in given:
+            yield document_metadata(next(linked), mentions=True) if tags is None else tags
 
-    def _words_of_document(self, text: str) -> SparseVector:
-        """Words with the saturated counts of BM25; Qdrant multiplies with their IDF."""
+    def _terms_of_document(self, text: str, tags: Mapping[str, Any]) -> SparseVector:
+        """Words with the saturated counts of BM25, and entities with their probabilities, which are 1 where the
+        mentions are not known; Qdrant multiplies with their IDF.
+        """
         words = _words(text)
         norm = _K1 * (1 - _B + _B * len(words) / self._mean_words)
-        return _sparse({word: n * (_K1 + 1) / (n + norm) for word, n in Counter(words).items()})
+        terms = {word: n * (_K1 + 1) / (n + norm) for word, n in Counter(words).items()}
+        mentions = [(one["entity_id"], one["text"], one.get("probability") or 0.0) for one in tags.get(MENTIONS, ())]
+        placed = {entity_id for entity_id, _, _ in mentions}
+        names = chain(tags.get(ENTITY_NAMES, ()), repeat(""))
+        mentions += [(*one, 1.0) for one in zip(tags.get(ENTITY_IDS, ()), names, strict=False) if one[0] not in placed]
+        for entity_id, name, probability in mentions:
+            parts = _words(name)
+            weights = {_term(entity_id): probability}
+            weights |= {_term(entity_id, word): probability / len(parts) for word in set(parts).intersection(words)}
+            terms |= {term: max(weight, terms.get(term, 0.0)) for term, weight in weights.items()}
+        return _sparse(terms)
+
+    def _terms_of_question(self, question: str, wanted: Mapping[str, float]) -> SparseVector:
+        words = _words(question)
+        terms: dict[str, float] = {word: float(n) for word, n in Counter(words).items()}
+        for entity_id, n in wanted.items():
+            terms[_term(entity_id)] = 2 * n * self.entity_weight
+            terms |= {_term(entity_id, word): -n * self.entity_weight for word in words}
+        return _sparse(terms)
 
     def _create(self) -> None:
         from qdrant_client import models
@@ -206,13 +230,43 @@ class EntityIndex:
             self._collection,
             vectors_config={"dense": models.VectorParams(size=self._dim, distance=models.Distance.COSINE)},
             sparse_vectors_config={"words": models.SparseVectorParams(modifier=models.Modifier.IDF)},
+            metadata=_HAS_TERMS,
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Payload indexes have no effect in the local Qdrant")
             self._client.create_payload_index(self._collection, ENTITY_IDS, models.PayloadSchemaType.KEYWORD)
 
+    def _add_terms(self) -> None:
+        """Write the sparse vectors of an earlier version anew, with terms for the ids in the payload."""
+        from qdrant_client.models import PointVectors
 
-def _found(payload: Mapping[str, Any], score: float, wanted: Sequence[str]) -> FoundDocument:
+        offset: Any = None
+        while True:
+            points, offset = self._client.scroll(self._collection, limit=_BATCH, offset=offset)
+            payloads = {one.id: one.payload or {} for one in points}
+            vectors = [
+                PointVectors(id=point, vector={"words": self._terms_of_document(payload["text"], payload)})
+                for point, payload in payloads.items()
+                if "text" in payload
+            ]
+            if vectors:
+                self._client.update_vectors(self._collection, vectors, wait=True)
+            if offset is None:
+                break
+        self._client.update_collection(self._collection, metadata=_HAS_TERMS)
+
+
+def _joined(searches: Iterable[Sequence[ScoredPoint]]) -> dict[Any, float]:
+    """The sum of each point's scores, scaled so that the worst of a search has 0 and the best 1."""
+    scores: dict[Any, float] = {}
+    for points in searches:
+        low, high = (least([one.score for one in points], default=0.0) for least in (min, max))
+        for one in points:
+            scores[one.id] = scores.get(one.id, 0.0) + ((one.score - low) / (high - low) if high > low else 1.0)
+    return scores
+
+
+def _found(payload: Mapping[str, Any], score: float, wanted: Iterable[str]) -> FoundDocument:
     has = set(payload.get(ENTITY_IDS, ()))
     ids = tuple(one for one in wanted if one in has)
     return FoundDocument(str(payload["id"]), str(payload["text"]), score, ids, payload.get("metadata", {}))
@@ -222,11 +276,17 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _sparse(weights: Mapping[str, float]) -> SparseVector:
-    """Words, hashed to 32 bits; the weights of words with an equal hash are added."""
+def _term(entity_id: str, word: str = "") -> str:
+    """An entity, or that it is named with a word; no word has a line break."""
+    return f"\n{entity_id}\n{word}"
+
+
+def _sparse(terms: Mapping[str, float]) -> SparseVector:
+    """Terms, hashed to 32 bits; the weights of those with an equal hash are added."""
     from qdrant_client.models import SparseVector
 
-    by_index: Counter[int] = Counter()
-    for word, weight in weights.items():
-        by_index[crc32(word.encode())] += weight  # type: ignore[assignment]
-    return SparseVector(indices=list(by_index), values=[float(x) for x in by_index.values()])
+    by_index: dict[int, float] = {}
+    for term, weight in terms.items():
+        index = crc32(term.encode())
+        by_index[index] = by_index.get(index, 0.0) + weight
+    return SparseVector(indices=list(by_index), values=list(by_index.values()))
