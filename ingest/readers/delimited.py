@@ -14,7 +14,7 @@ import csv
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,8 @@ from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.streams import ByteSource
-from ingest.readers.columns import Row, Table, looks_like_header
+from ingest.readers.columns import Row, Table
+from ingest.readers.headers import is_below_header, looks_like_header
 from ingest.readers.json_records import decode_object
 from pearl_qdrant.errors import FormatError, OptionError
 
@@ -46,16 +47,21 @@ IsHeader = Callable[[Sequence[str]], bool]
 
 @dataclass(slots=True)
 class TextTable(Table):
-    """A table in a text file: the sign between cells, lines before the header or first row, usual number of cells."""
+    """A table in a text file: the sign between cells, lines before the first row, usual number of cells, and what the
+    line under the header has if it is no row.
+    """
 
     delimiter: str = "\t"
     n_skipped: int = 0
     n_columns: int = 0
+    below: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
         kind = "tab-separated" if self.delimiter == "\t" else f"delimiter '{self.delimiter.strip()}'"
-        skipped = self.n_skipped - bool(self.header_line)
+        skipped = self.n_skipped - bool(self.header_line) - bool(self.below)
         more = f", {skipped} lines before the header skipped" if skipped > 0 else ""
+        if self.below:
+            more += f", the line under the header is no row ({make_excerpt(', '.join(filter(None, self.below)))})"
         return f"{kind}{', quoted' if not self.is_unquoted and self.delimiter == chr(9) else ''}{more}"
 
     def share(self) -> float:
@@ -178,17 +184,23 @@ def _try_sign(
         rows = [row for _, row in filled[start:]]
         if table.header is None and not columns.given() and rows and looks_like_header(rows[0], rows[1:]):
             table.header, table.header_line = rows[0], filled[start][0]
-        below = next((row for number, row in filled if number > table.header_line), [])
-        same = sum(
-            one.strip().casefold() == two.strip().casefold()
-            for one, two in zip(table.header or (), below, strict=False)
-        )
-        if known(below) and 2 * same > len(below):  # the header once more, in other letters
-            table.header_line += 1
     if table.header is not None:
         table.n_skipped = table.header_line
         if filled[:start] and table.header_line <= filled[start - 1][0]:
             table.n_skipped = filled[start - 1][0]
+        number, below, *others = next(
+            (
+                (*filled[i], *(row for _, row in filled[i + 1 :]))
+                for i in range(len(filled))
+                if filled[i][0] > table.n_skipped
+            ),
+            (0, list[str]()),
+        )
+        same = sum(
+            one.strip().casefold() == two.strip().casefold() for one, two in zip(table.header, below, strict=False)
+        )
+        if (known(below) and 2 * same > len(below)) or is_below_header(below, others):  # or once more, in other letters
+            table.n_skipped, table.below = number, [cell.strip() for cell in below]
         table.sample = [row for number, row in filled if number > table.n_skipped]
     else:
         table.n_skipped = filled[start][0] - 1 if start < len(filled) else 0

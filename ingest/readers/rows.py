@@ -39,8 +39,9 @@ from ingest.io.report import (
     ReadWarning,
     make_excerpt,
 )
-from ingest.readers.columns import Layout, Table, shown
+from ingest.readers.columns import Layout, Table
 from ingest.readers.delimited import COMMENT
+from ingest.readers.headers import names_in, shown
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.records import Entity
 
@@ -439,7 +440,9 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
 def _item_text(item: Any) -> str:
     """The text of an item of a list; of an object that says one thing of an alias or a type, this."""
     if isinstance(item, dict):
-        item = next((item[key] for key in ("value", "name", "label", "text") if isinstance(item.get(key), str)), item)
+        keys = tuple(item)
+        found = [item[keys[i]] for i in names_in(keys)]
+        return " ".join(filter(None, map(text_of, found or [item])))
     return text_of(item)
 
 
@@ -498,6 +501,8 @@ def find_path(record: Any, path: Sequence[str]) -> Any:
     keys, positions from 0, ``*``, and conditions ``key=value``.
     """
     for place, step in enumerate(path):
+        if isinstance(record, dict) and step not in record and (step == "*" or "=" in step):
+            record = [record]  # one in place of a list, as in XML
         if isinstance(record, dict):
             record = record.get(step)
         elif isinstance(record, (list, tuple)):

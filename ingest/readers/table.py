@@ -37,19 +37,16 @@ from ingest.readers.columns import (
     Layout,
     Row,
     Table,
-    columns_of,
     complete,
     find_layout,
     find_suspicions,
-    is_header,
-    looks_like_header,
-    shown,
 )
 from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
-from ingest.readers.json_records import WRAPPED, choose_place, find_places, read_records, unwrap, with_nested
+from ingest.readers.headers import columns_of, is_below_header, is_header, looks_like_header, shown
+from ingest.readers.json_records import WRAPPED, Place, choose_place, find_places, read_records, unwrap, with_nested
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
-from ingest.readers.signs import looks_like_json
+from ingest.readers.signs import SIGNS, find_root, looks_like_json
 from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError
@@ -118,7 +115,9 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if where:
         table.about += f", the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
     others = found[1] if found is not None and wanted is None and not is_record else []
-    if prefix:
+    if isinstance(source, XmlSource):
+        others = [Place(f"{path}.item", n, set()) for path, n in source.others]
+    elif prefix:
         others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path != "item"]
@@ -182,6 +181,12 @@ def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitS
         and looks_like_header(first[0][1], [row for _, row in first[1:]])
     ):
         start, number, header = 1, first[0][0], list(map(shown, first[0][1]))
+    if (
+        header is not None
+        and len(first) > start
+        and is_below_header(first[start][1], [row for _, row in first[start + 1 :]])
+    ):
+        start += 1
     sample = [cells for _, cells in first[start:]]
     about = opened.about + ", numbers with their leading zeros" * bool(padded)
     return Table(path, header, chain(first[start:], rows), sample, about, header_line=number, is_typed=True)
@@ -242,6 +247,10 @@ def _json_rows(
 
 def recognise(head: Head, options: ReadOptions) -> str | None:
     """The format of a table by its beginning: a known base, jsonl, csv or tsv; None if it is no table."""
+    root = find_root(head.data)
+    name = root[2].decode() if root is not None else ""
+    if known := next((base.name for base in bases_of(options) for one in base.shapes if name in one.document), None):
+        return known
     is_json = looks_like_json(head.data)
     try:
         try:
@@ -285,8 +294,9 @@ class TableReader(Reader):
             first = str(paths[0])
             if find_container(first) is not None:
                 kind = "parquet"
-            elif first != STDIN and looks_like_json(read_head(first).data):
-                kind = "jsonl"
+            elif first != STDIN:
+                head = read_head(first)
+                kind = "xml" if SIGNS["xml"](head) else "jsonl" if looks_like_json(head.data) else kind
         self._kind = kind
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):
