@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from ingest.base.format import TableColumns
@@ -192,7 +192,8 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
     }
     if header is None:
         return _by_position(table, given)
-    return replace(_by_header(table, header, given), parts=parts)
+    layout = _by_header(table, header, given)
+    return replace(layout, parts=parts) if layout.name == len(header) - 1 else layout
 
 
 def _join(table: Table, header: list[str], parts: Sequence[int]) -> None:
@@ -338,6 +339,9 @@ def find_fault(table: Table, i: int, what: str) -> str:
         return f"is '{make_excerpt(cells[0])}' in all of the first {len(rows)} rows"
     if what == "name" and sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
         return f"holds numbers ({make_excerpt(cells[0])})"
+    runs = sum(one != two for one, two in pairwise(cells))
+    if what == "id" and len(set(cells)) < min(0.1 * len(cells), 0.2 * runs):
+        return f"repeats {len(set(cells))} values in the first {len(rows)} rows ({make_excerpt(cells[0])}, ...)"
     return ""
 
 

@@ -31,10 +31,19 @@ from pearl_qdrant.errors import FormatError, OptionError
 BAD_QUOTING = "bad_quoting"
 COMMENT = "comment"
 
-DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "~": "tilde", "\t|\t": "tab, bar, tab"}
+DELIMITERS = {
+    "\t": "tab",
+    ",": "comma",
+    ";": "semicolon",
+    "|": "bar",
+    "~": "tilde",
+    "$": "dollar",
+    "\t|\t": "tab, bar, tab",
+}
 """Tried in this order when no delimiter is given."""
 
 _N_LINES = 1000
+_LEAST_LINES = 5  # to see columns at fixed places
 _N_TITLES = 20  # records in which the header is looked for
 _GRACE = 1 << 20  # characters that may be read again beside as many as the file had so far
 _EXCERPT = 1 << 8
@@ -182,8 +191,9 @@ def _try_sign(
         if all(sum(map(bool, map(str.strip, title))) < len(row) for n, title in titles if n < number):
             table.header, table.header_line = (row, number) if number else (None, 0)
         rows = [row for _, row in filled[start:]]
-        if table.header is None and not columns.given() and rows and looks_like_header(rows[0], rows[1:]):
-            table.header, table.header_line = rows[0], filled[start][0]
+        first = next((i for i, row in enumerate(rows[:_N_TITLES]) if len(row) >= width), 0)
+        if table.header is None and not columns.given() and rows and looks_like_header(rows[first], rows[first + 1 :]):
+            table.header, table.header_line = rows[first], filled[start + first][0]
     if table.header is not None:
         table.n_skipped = table.header_line
         if filled[:start] and table.header_line <= filled[start - 1][0]:
@@ -232,6 +242,11 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     kind = describe_text(head)
     if kind is not None:
         return FormatError(path, 1, f"is not a table: it looks like {kind}.", option="format")
+    if delimiter in (None, "\t") and (width := _fixed_width(lines)):
+        message = (
+            f"its columns stand at fixed places (the second at {width}). Make a table of it, as with pandas.read_fwf"
+        )
+        raise FormatError(path, 1, message)
     first = make_excerpt(next(line for line in lines if line.strip()))
     sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
     what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"
@@ -240,6 +255,13 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
         "for a plain list of names one column for both ids and names."
     )
     return FormatError(path, 1, message, option="delimiter")
+
+
+def _fixed_width(lines: list[str]) -> int:
+    """Where the second column of a table without separators begins, behind spaces in all lines; 0 if there is none."""
+    filled = [line for line in lines if line.strip()]
+    starts = [{i for i in range(2, len(line)) if line[i] != " " == line[i - 1]} for line in filled]
+    return min(set.intersection(*starts), default=0) if len(filled) >= _LEAST_LINES else 0
 
 
 def read_rows(lines: Iterable[Line], table: TextTable) -> Iterator[Row]:

@@ -17,9 +17,9 @@ def shown(cell: Any) -> str:
 
 
 HEADERS = {
-    "id": "id entity_id cui qid identifier ident concept_id concepturi curie code uri iri uid wikidata_id geonameid "
-    "item lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código codigo codice kode kod kód "
-    "код номер 编号 代码 コード".split(),
+    "id": "id entity_id cui qid identifier ident ui npi cik isin geoid loinc_num concept_id concepturi curie code uri "
+    "iri uid wikidata_id geonameid item lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código "
+    "codigo codice kode kod kód код номер 编号 代码 コード".split(),
     "name": "canonical_name name preferred_label preferred_name preferred_term preflabel label title term item_label "
     "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn "
     "namn nimi nazwa název имя название наименование 名称 名前".split(),
@@ -35,11 +35,14 @@ HEADERS = {
 LAST_WORDS = {
     "id": "id identifier code cui curie uri iri uuid guid number nr no key kennung nummer код".split(),
     "name": "name label title term designation".split(),
-    "alias": "synonyms synonym aliases alias aka symbols".split(),
+    "alias": "synonyms synonym aliases alias aka symbols acronyms acronym abbreviations abbreviation".split(),
     "description": "description definition definitions".split(),
 }
 _SYMBOLS = frozenset(("symbol", "accession", "uuid", "guid"))
 """Words that are ids where no column is called so; a symbol beside an id is an alias."""
+
+_OF_KINDS = frozenset("type kind class category status language currency zip post postal phone".split())
+"""Before a word for ids: many entities have the same."""
 
 _JOINED = {"id": re.compile(r"[A-Z]{3,}(?:ID|CODE)"), "name": re.compile(r"(?!FIRST|LAST|SUR|USER|FILE)[A-Z]{3,}NAME")}
 _OF_PERSONS = frozenset("first last middle given family maiden sur second third fourth".split())
@@ -91,7 +94,8 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
         if (place := whole.get("".join(words))) is not None:
             found.append((0, place, i))
         elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
-            found.append((1 + (what == "name" and words[-2] in OTHER_NAMES), 0, i))
+            is_weak = words[-2] in OTHER_NAMES if what == "name" else what == "id" and words[-2] in _OF_KINDS
+            found.append((1 + 2 * is_weak, 0, i))
         elif what == "id" and not _SYMBOLS.isdisjoint((words[0], words[-1])):
             found.append((2, 0, i))
         elif tuple(words) in labelled or (what in _JOINED and _JOINED[what].fullmatch(header[i])):
@@ -110,6 +114,7 @@ def parts_of_name(header: Sequence[str]) -> tuple[int, ...]:
     parts = tuple(found[place] for place in sorted(found))
     others = [(rank, i) for rank, _, i in ranked(header, "name", {*parts}) if header[i].casefold() not in _TITLES]
     is_named = bool(others) and (others[0][0] == 0 or others[0][1] < min(parts, default=0))
+    is_named = is_named or any(words_of(header[i])[-2:] in (["full", "name"], ["whole", "name"]) for _, i in others)
     return parts if 0 in found and len(found) > 1 and not is_named else ()
 
 
@@ -201,6 +206,7 @@ def _numbers(rows: Sequence[Sequence[Any]]) -> list[int]:
     return [i for i in range(width) if all(NUMBER.fullmatch(shown(row[i]).strip()) for row in rows)]
 
 
+_RULER = re.compile(r"[-=+:|]*[-=]{2,}[-=+:|]*")
 _TAG = re.compile(r"#\w+(?:\s*\+\s*\w+)*")  # of the Humanitarian Exchange Language
 _KIND = re.compile(
     r"\(.*\)|\[.*\]|\d+[sdn]|units?|str(?:ing)?|text|(?:var)?char(?:acter)?|int(?:eger)?|long|float|double|"
@@ -210,11 +216,13 @@ _KIND = re.compile(
 
 
 def is_below_header(row: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether the row under a header is no entity but says what its columns hold: tags, kinds of values, or units,
-    which stand where all rows after it have numbers.
+    """Whether the row under a header is no entity but says what its columns hold: a line, tags, kinds of values, or
+    units, which stand where all rows after it have numbers.
     """
     cells = [shown(cell).strip() for cell in row]
     filled = list(filter(None, cells))
+    if filled and all(map(_RULER.fullmatch, filled)):
+        return True
     for sign in (_TAG, _KIND):
         if len(filled) > 1 and all(map(sign.fullmatch, filled)):
             return not any(all(sign.fullmatch(shown(cell).strip()) for cell in other) for other in others)

@@ -44,7 +44,16 @@ from ingest.readers.columns import (
 from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
 from ingest.readers.headers import columns_of, is_below_header, is_header, looks_like_header, shown
-from ingest.readers.json_records import WRAPPED, Place, choose_place, find_places, read_records, unwrap, with_nested
+from ingest.readers.json_records import (
+    WRAPPED,
+    Place,
+    choose_place,
+    decode_object,
+    find_places,
+    read_records,
+    unwrap,
+    with_nested,
+)
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
 from ingest.readers.signs import SIGNS, find_root, looks_like_json
 from ingest.readers.workbook import sheet_names, zero_padding
@@ -54,6 +63,7 @@ from pearl_qdrant.records import Entity
 
 _N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
 _N_SHEETS = 10  # of a workbook, in which a header is looked for
+_LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
 
@@ -87,7 +97,10 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if not objects:
         if prefix and options.records is not None:
             raise FormatError(source.path, None, f"has no object at '{options.records}'", option="records")
-        raise FormatError(source.path, 1, "has no JSON object at its start; lists of texts or of lists are not read")
+        message = (
+            "has no JSON object at its start; lists of texts or of lists are not read. If the first list is a header"
+        )
+        raise FormatError(source.path, 1, f"{message}, make a table of it: jq -r '.[] | @csv' FILE > rows.csv")
     if any(isinstance(one.get("children"), list) for one in objects):
         records = chain.from_iterable(map(with_nested, chain(first, records)))
         first = list(islice(records, _N_SAMPLE))
@@ -98,6 +111,8 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         )
         first = list(islice(records, _N_SAMPLE))
         objects = [record for _, record in first if isinstance(record, dict)]
+    if not prefix and options.records is None and not columns.given() and len(objects) == 1:
+        _refuse_map(source.path, objects[0])
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
     header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
     header = header[:MAX_COLUMNS]
@@ -106,6 +121,8 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if known is not None:
         names += [*known[1].columns.names(), *filter(None, (known[1].needs,))]
     paths = {path: parse_path(path) for path in names if path.casefold() not in folded and set(path) & set(".[")}
+    if isinstance(source, XmlSource):  # lists are there without the element around them
+        paths = {path: steps[steps[0].casefold() not in folded :] for path, steps in paths.items()}
     header += paths
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
@@ -128,6 +145,30 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         )
         table.warnings.append(ReadWarning(message, options=("records",)))
     return table
+
+
+def _refuse_map(path: str, found: dict[str, Any]) -> None:
+    """Refuse an object whose keys are no columns, with what makes records of it: names by id, or a table in lists."""
+    header = next((key for key in ("fields", "columns", "header", "headers") if key in found), None)
+    lists = next(
+        (key for key, one in found.items() if one and isinstance(one, list) and isinstance(one[0], list)), None
+    )
+    values = list(found.values())
+    if header is not None and lists is not None:
+        what, query = (
+            f"a table whose rows are lists, at '{lists}'",
+            f"-r '(.{header}, .{lists}[]) | @csv' FILE > rows.csv",
+        )
+    elif len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name"):
+        query = "-c 'to_entries[] | {id: .key, name: .value}' FILE > names.jsonl"
+        if all(isinstance(one, list) for one in values):
+            query = query.replace(".value}", ".value[0], aliases: .value[1:]}")
+        elif not all(isinstance(one, str) for one in values):
+            return
+        what = f"one object of {len(values):,} texts by key ({make_excerpt(next(iter(found)))}, ...)"
+    else:
+        return
+    raise FormatError(path, None, f"is {what}. Make records of it: jq {query}")
 
 
 def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases: Sequence[Base]) -> str | None:
@@ -256,7 +297,8 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
         try:
             table = open_json(head, options) if is_json else open_text(head, options, _header_test(options))
         except InputError:
-            if not is_json or len(head.data) == HEAD_BYTES or head.data.lstrip().startswith(b"["):
+            is_whole = len(head.data) == HEAD_BYTES or isinstance(decode_object(head.data.strip()), dict)
+            if not is_json or is_whole or head.data.lstrip().startswith(b"["):
                 raise
             table, is_json = open_text(head, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):

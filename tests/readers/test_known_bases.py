@@ -130,6 +130,11 @@ CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
         </Label></Rubric></Class><Class code="A2" kind="block"><Rubric kind="preferred"><Label>Dolls</Label></Rubric>
         <Rubric kind="inclusion"><Label>puppets</Label></Rubric></Class></ClaML>""",
         {"A1": ["Toy fever"], "A2": ["Dolls", "puppets"]}),
+    "full database.xml": ("drugbank", """<drugbank xmlns="http://www.drugbank.ca"><drug type="biotech"><drugbank-id
+        primary="true">DB1</drugbank-id><drugbank-id>BTD1</drugbank-id><name>Toyin</name><description>A toy.
+        </description><synonyms><synonym language="english">Toycin</synonym></synonyms></drug><drug>
+        <drugbank-id primary="true">DB2</drugbank-id><name>Dollin</name><description/><synonyms/></drug></drugbank>""",
+        {"DB1": ["Toyin", "Toycin"], "DB2": ["Dollin"]}),
     "query.json": ("wikidata-sparql", json.dumps(SPARQL), {"Q1": ["Anna"], "Q2": ["Bob"]}),
     "query.tsv": ("wikidata-sparql", '?item\t?itemLabel\t?itemAltLabel\n<http://www.wikidata.org/entity/Q1>\t"Anna"@en\t"Ann, Annie"@en\n',
                   {"Q1": ["Anna", "Ann", "Annie"]}),

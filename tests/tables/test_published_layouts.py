@@ -51,6 +51,14 @@ TABLES = {
     "a symbol beside an id": (rows("Approved symbol,Approved name,HGNC ID", "TY#,Toy #,H:#"), "H:03",
                               ["Toy 03", "TY03"]),
     "words without a sign": (rows("PRODUCTID\tBRANDNAME\tROUTENAME", "P#\tToy #\tORAL"), "P03", ["Toy 03"]),
+    "a whole name": (rows("LogicalId;LastName;FirstName;WholeName", "T#;Toy;A;A B Toy #"), "T03", ["A B Toy 03"]),
+    "a kind is no id": (rows("Entity Type Code,NPI,Organization Name", "2,N#,Toy #"), "N03", ["Toy 03"]),
+    "titles above words": ("Description: x\nDate: 1 March, 2024\n \nCIK|Company Name|Form Type\n" +
+                           rows("-------", "1#|Toy #|10-K"), "103", ["Toy 03"]),
+    "bars around rows": ("| id | name |\n" + rows("|---|---|", "| T# | Toy # |"), "T03", ["Toy 03"]),
+    "a line under the table": (rows("Symbol|Security Name|ETF", "T#|Toy #|N") + "File Creation Time: 1||\n", "T03",
+                               ["Toy 03"]),
+    "dollars": (rows("code$term$x", "T#$Toy, #$1"), "T03", ["Toy, 03"]),
     "flags": (rows("titleId,title,isOriginalTitle,other name", "t#,Toy #,1,0"), "t03", ["Toy 03"]),
     "tags below": ("id,name,x\n" + rows("#meta +id,#loc +name,#geo", "#,Toy #,1"), "03", ["Toy 03"]),
     "units below": ("id,name,mass,area\n" + rows(",,kg,km2", "#,Toy #,1,2.5"), "03", ["Toy 03"]),
@@ -358,6 +366,12 @@ def test_codes_of_languages_match(tmp_path: Path, languages: str) -> None:
         (rows("id,birth_year,last_name", "#,1970,Toy #"), "no column is known to be the name"),
         (rows("CUI,label", ",Toy #"), "'CUI' is empty in 30 of the first 30 rows"),
         ('["Toy", "Doll"]', "lists of texts"),
+        ('[["NAME", "state"], ["Toy", "01"]]', r"jq -r '\.\[\] \| @csv'"),
+        ('{"fields": ["cik", "name"], "data": [[1, "Toy"], [2, "Doll"]]}', r"jq -r '\(\.fields, \.data\[\]\) \| @csv'"),
+        ('{"T1": "Toy", "T2": "Doll", "T3": "Kite"}', "one object of 3 texts by key"),
+        (rows("00001 A0  Toy fever", "000# A#  Toy fever #"), "fixed places"),
+        ("[toys]\nT1 = Toy\nT2 = Doll\n", "an INI file"),
+        ("----\nToys\n----\nID   Toy\nAC   T1\n//\n", "flat file"),
     ],
 )
 def test_a_refusal_says_what_the_columns_hold(tmp_path: Path, text: str, said: str) -> None:
