@@ -45,7 +45,7 @@ from ingest.readers.headers import names_in, shown
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.records import Entity
 
-FOOTER = "line_under_the_table"
+ABOUT = "line_about_the_table"
 OTHER_ROW = "other_row"  # a row that the layout of a known base leaves out, such as an inactive one
 
 Good = tuple[list[Any], str, str]  # a row, its id and its name
@@ -126,12 +126,12 @@ class RowReader:
             n_cells = len(row)
             if n_cells < width:
                 row = [*row, *[""] * (width - n_cells)]
-            id_, name, reason = self._checked(row, n_cells)
+            id_, name, reason = self._checked(number, row, n_cells)
             if reason == "":  # a blank row
                 continue
             report.rows += 1
-            if reason == COMMENT:
-                report.filter_out(COMMENT)
+            if reason in (COMMENT, ABOUT):
+                report.filter_out(reason)
             elif reason in _OF_FOOTERS and _FOOTER.fullmatch("".join(map(shown, row)).strip()):
                 self._last = reason, number, row
             elif reason is not None:
@@ -146,17 +146,19 @@ class RowReader:
                 report.place = path, number
                 yield row, id_, name
         if self._last is not None:
-            report.filter_out(FOOTER)
+            report.filter_out(ABOUT)
             self._last = None
 
-    def _checked(self, row: list[Any], n_cells: int) -> tuple[str, str, str | None]:
+    def _checked(self, number: int, row: list[Any], n_cells: int) -> tuple[str, str, str | None]:
         """Id and name of a row, and why it is skipped; see `_find_fault`."""
         layout = self._layout
         try:
             id_, name = read_id(row[layout.id]), read_name(row[layout.name])
             if not name and layout.alias_names:
                 name = next(filter(None, (read_name(row[i]) for i in layout.alias_names)), "")
-            return id_, name, self._find_fault(row, n_cells, id_, name)
+            reason = self._find_fault(row, n_cells, id_, name)
+            is_number = reason == NO_ID and number == 1 and "".join(map(shown, row)).isdecimal()
+            return id_, name, ABOUT if is_number else reason  # the number of rows, as in YAGO 3
         except NotTextError as error:
             return "", "", error.reason
 

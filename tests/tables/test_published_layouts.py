@@ -352,9 +352,11 @@ def test_properties_are_no_entities_where_classes_have_skos_labels(tmp_path: Pat
 def test_codes_of_languages_match(tmp_path: Path, languages: str) -> None:
     """ISO 639-1, 639-2 and 639-3 are one."""
     path = tmp_path / "yagoLabels.tsv"
-    path.write_text("".join(f'<id_{i}>\t<Toy_{i}>\trdfs:label\t"Toy {i}"@eng\t\n' for i in N))
+    path.write_text("\t\t\t30\n" + "".join(f'<id_{i}>\t<Toy_{i}>\trdfs:label\t"Toy {i}"@eng\t\n' for i in N))
 
-    assert len(read(path, languages=(languages,))) == len(N)
+    report = ReadReport(max_errors=0)
+    assert len(read(path, report, languages=(languages,))) == len(N)
+    assert report.filtered == {"line_about_the_table": 1}
 
 
 @pytest.mark.parametrize(
