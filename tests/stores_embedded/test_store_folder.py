@@ -117,7 +117,7 @@ print(again.status().points)
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 def test_a_disk_that_fills_while_a_collection_is_open_ends_no_process(tmp_path: Path, kind: str) -> None:
-    """Edge writes through mapped files, and a page without a place on the disk would be SIGBUS; what is stored stays."""
+    """A page of a mapped file without a place on the disk would be SIGBUS; what is stored stays."""
     with small_disk(tmp_path / "disk", "400M", kind) as disk:
         store = open_store(disk / "store")
         with closing(store), closing(store.create(manifest_of())) as collection:
