@@ -189,14 +189,17 @@ def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
         _check_zip(path)
     if container != "workbook":
         return _columns_of(path, container, _opened(path, container, None, stack), options)
-    table = _open_sheet(path, options, options.records, stack)
-    for name in sheet_names(path)[:_N_SHEETS] if options.records is None and table.header is None else ():
+    opened = ""
+    for name in (options.records, *(sheet_names(path)[:_N_SHEETS] if options.records is None else ())):
+        if f"sheet '{name}'" in opened:
+            continue  # the first one, which was opened without its name
         with ExitStack() as tried:
-            found = _open_sheet(path, options, name, tried)
-            if found.header is None:
-                continue
-        return _open_sheet(path, options, name, stack)  # behind a cover
-    return table
+            table = _open_sheet(path, options, name, tried)
+            if table.header is not None or options.records is not None:
+                stack.enter_context(tried.pop_all())
+                return table
+        opened = opened or table.about
+    return _open_sheet(path, options, options.records, stack)  # none behind a cover has a header
 
 
 def _opened(path: str, container: Kind, sheet: str | None, stack: ExitStack) -> OpenedTable:
