@@ -115,8 +115,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         _refuse_map(source.path, objects[0])
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
     header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
-    header = header[:MAX_COLUMNS]
-    names = columns.names()
+    header, names = header[:MAX_COLUMNS], columns.names()
     known = find_shape(bases, header, ())
     if known is not None:
         names += [*known[1].columns.names(), *filter(None, (known[1].needs,))]
@@ -138,13 +137,16 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path != "item"]
+    table.warnings += _of_others(source.path, others)
+    return table
+
+
+def _of_others(path: str, others: Sequence[Place]) -> Iterator[ReadWarning]:
+    """That other lists of a document are not read."""
     if others:
         listed = ", ".join(f"'{one.path.rpartition('.')[0]}' ({one.n:,})" for one in others[:_N_SHOWN])
-        message = (
-            f"{source.path}: lists of other objects are not read: {listed}. If they are the records, name their path"
-        )
-        table.warnings.append(ReadWarning(message, options=("records",)))
-    return table
+        message = f"{path}: lists of other objects are not read: {listed}. If they are the records, name their path"
+        yield ReadWarning(message, options=("records",))
 
 
 def _refuse_map(path: str, found: dict[str, Any]) -> None:
