@@ -198,20 +198,14 @@ def _try_sign(
         table.n_skipped = table.header_line
         if filled[:start] and table.header_line <= filled[start - 1][0]:
             table.n_skipped = filled[start - 1][0]
-        number, below, *others = next(
-            (
-                (*filled[i], *(row for _, row in filled[i + 1 :]))
-                for i in range(len(filled))
-                if filled[i][0] > table.n_skipped
-            ),
-            (0, list[str]()),
-        )
+        under = [(number, row) for number, row in filled if number > table.n_skipped]
+        below, others = under[0][1] if under else list[str](), [row for _, row in under[1:]]
         same = sum(
             one.strip().casefold() == two.strip().casefold() for one, two in zip(table.header, below, strict=False)
         )
         if (known(below) and 2 * same > len(below)) or is_below_header(below, others):  # or once more, in other letters
-            table.n_skipped, table.below = number, [cell.strip() for cell in below]
-        table.sample = [row for number, row in filled if number > table.n_skipped]
+            table.n_skipped, table.below = under[0][0], [cell.strip() for cell in below]
+        table.sample = [row for number, row in under if number > table.n_skipped]
     else:
         table.n_skipped = filled[start][0] - 1 if start < len(filled) else 0
         table.sample = [row for _, row in filled[start:]]

@@ -439,8 +439,8 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
     the text between two items; ``|`` may be escaped as in `split_list`. Raises NotTextError if an item is a list or an
     object.
     """
-    while isinstance(value, dict):
-        value = next(iter(value.values())) if len(value) == 1 else [value]
+    if isinstance(value, dict):  # of XML: one object in place of a list, or a list of names in an element of its own
+        value = next(iter(value.values())) if len(value) == 1 and names_in(tuple(value)) else [value]
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)
     elif isinstance(value, str) and separator not in (LISTS, ONE) and "\n" in value.strip():
