@@ -192,7 +192,8 @@ class Shape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             which ids are read at all.
         gives_column: The column with these.
         marked_column: In the other file, the column that ``preferred`` rows are known by.
-        document, records: Keys of the whole document, in JSON, and the path of the records in it.
+        document, records: Keys of the whole document, in JSON, and the path of the records in it; in XML the name of
+            the document.
     """
 
     what: str

@@ -4,9 +4,9 @@
   Arrow a path names a field inside another: ``names.0.value``, ``names.*.value``, ``names[types=label].value``.
 - Without options, a row is the header if it has a word for ids and one for names: the whole cell (`HEADERS`), or its
   last word (`LAST_WORDS`: "Security Name"). Of several such columns the first is taken whose cells are filled, and do
-  not repeat (ids) or are no numbers (names), id and name of one thing together. Other known words give aliases, types,
-  description and popularity. Any other column goes to `Entity.extra` under its own name, with ``column_`` before it if
-  a point has a field of that name.
+  not repeat (ids) or are no numbers (names), id and name of one thing together; first and last name are one name. Other
+  known words give aliases, types, description and popularity. Any other column goes to `Entity.extra` under its own
+  name, with ``column_`` before it if a point has a field of that name.
 - Without a header and options, the first two columns are id and name; the third is the type and the fourth gives
   aliases only if they look so (`_by_position`). With options, only the columns that they name are used.
 """
@@ -14,54 +14,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 from ingest.base.format import TableColumns
 from ingest.base.type_map import TypeMap
 from ingest.io.encoding import BadLine
-from ingest.io.report import ReadWarning, make_excerpt
-from pearl_qdrant.cells import text_of
+from ingest.io.report import MAX_BAD_SHARE, ReadWarning, make_excerpt
+from ingest.readers.headers import (
+    DIGIT,
+    HEADERS,
+    INDEX,
+    KNOWN,
+    NUMBER,
+    OTHER_NAMES,
+    columns_of,
+    find_all,
+    find_name,
+    parts_of_name,
+    ranked,
+    shown,
+    words_of,
+)
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
-
-
-def shown(cell: Any) -> str:
-    """A cell as text, whatever it is."""
-    return "" if cell is None else text_of(cell)
-
-
-HEADERS = {
-    "id": "id entity_id cui qid identifier concept_id concepturi curie code uri iri uid wikidata_id geonameid item "
-    "lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código codigo codice kode kod kód "
-    "код номер 编号 代码 コード".split(),
-    "name": "canonical_name name preferred_label preferred_name preferred_term preflabel label title term item_label "
-    "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn "
-    "namn nimi nazwa název имя название наименование 名称 名前".split(),
-    "type": "type types kb_types entity_type semantic_type semantic_types".split(),
-    "alias": "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels "
-    "altlabel alt_label also_known_as aka display_name_alternatives other_names exact_synonyms item_alt_label "
-    "синонимы".split(),
-    "description": "description definition desc item_description definitions описание".split(),
-    "popularity": ["popularity"],
-}
-"""Words by what a column is, in order of preference, should a header have several; cells are compared without signs."""
-
-LAST_WORDS = {
-    "id": "id identifier code cui curie uri iri uuid guid symbol accession number nr no key kennung nummer код".split(),
-    "name": "name label title term designation".split(),
-    "alias": "synonyms synonym aliases alias aka".split(),
-    "description": "description definition definitions".split(),
-}
-_OF_PERSONS = frozenset("first last middle given family maiden sur".split())  # a name has several of these
-_OTHER_NAMES = frozenset(
-    "ascii alt alternative alternate brand common english former full local long native official old other prev "
-    "previous scientific short trade trading vernacular".split()
-)
-"""What a further column of names is called, before the word for names."""
 
 RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 """Names that an extra column must not have in the payload."""
@@ -69,37 +48,9 @@ RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
 MAX_COLUMNS = 4_096  # Columns of a table. The time for each row grows with them.
 
 _LOWER_WORD = re.compile(r"[a-z][a-z0-9_ ]*")
-_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
-_CAMEL = re.compile(r"(?<=[a-zß-ÿ])(?=[A-Z])")
-_SIGNS = re.compile(r"[\W_]+")
 _EXTRA_PREFIX = "column_"
 _MAX_COLUMNS_SHOWN = 30
 _ONLY_HEADERS = ("entity_id", "cui", "qid", "concept_id", "curie", "wikidata_id")  # "ID" may be the name of something
-
-
-def words_of(cell: str) -> list[str]:
-    """The words of a cell of a header: class, id for ``ClassID``, ``class_id`` and ``Class ID (text)``."""
-    return _SIGNS.sub(" ", _CAMEL.sub(" ", _BRACKETS.sub("", cell) or cell)).casefold().split()
-
-
-_KNOWN = {what: {"".join(words_of(word)): place for place, word in enumerate(some)} for what, some in HEADERS.items()}
-
-
-def columns_of(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> list[int]:
-    """The columns of a header that may be this: those of known words first, in order of preference, then those with a
-    known last word.
-    """
-    whole, last = _KNOWN[what], LAST_WORDS.get(what, ())
-    found = []
-    for i, cell in enumerate(header):
-        words = words_of(cell) if i not in taken else []
-        if (place := whole.get("".join(words))) is not None:
-            found.append((0, place, i))
-        elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
-            found.append((1 + (what == "name" and words[-2] in _OTHER_NAMES), 0, i))
-        elif what == "id" and words and words[0] in ("symbol", "accession", "uuid", "guid"):
-            found.append((2, 0, i))
-    return [i for _, _, i in sorted(found)]
 
 
 Row = tuple[int, list[Any] | BadLine]
@@ -144,6 +95,7 @@ class Layout:
         separators: What separates the items of a cell, by column; see `rows.split_items`.
         is_open: No option names columns, so that a later one with a known word has its meaning.
         n_columns: Of a table without a header.
+        parts: Columns that the name is made of.
     """
 
     id: int
@@ -158,6 +110,7 @@ class Layout:
     separators: dict[int, str] = field(default_factory=dict)
     is_open: bool = True
     n_columns: int = 0
+    parts: tuple[int, ...] = ()
 
     @property
     def width(self) -> int:
@@ -182,7 +135,7 @@ class Layout:
         """Take in columns of the header from `start` on, which came with later rows."""
         for i, cell in enumerate((self.header or [])[start:], start):
             word = "".join(words_of(cell)) if self.is_open else ""
-            what = next((one for one, words in _KNOWN.items() if word in words), "")
+            what = next((one for one, words in KNOWN.items() if word in words), "")
             if what == "alias":
                 self.aliases = (*self.aliases, i)
             elif what == "type":
@@ -198,11 +151,12 @@ class Layout:
         meanings += [("aliases", i) for i in (*self.aliases, *self.alias_names)]
         meanings += [("description", self.description), ("popularity", self.popularity)]
         meanings += [("type", i) for i in self.types]
-        shown = [
-            f"{meaning} '{make_excerpt(header[i])}'" if by_name else f"{meaning} {i + 1}"
-            for meaning, i in meanings
-            if i is not None
-        ]
+
+        def place(i: int) -> str:
+            some = self.parts if self.parts and i == self.name else (i,)
+            return " + ".join(f"'{make_excerpt(header[i])}'" if by_name else str(i + 1) for i in some)
+
+        shown = [f"{meaning} {place(i)}" for meaning, i in meanings if i is not None]
         extra = list(self.extra.items())
         shown += [
             make_excerpt(key) if by_name else f"{make_excerpt(key)} {i + 1}" for i, key in extra[:_MAX_COLUMNS_SHOWN]
@@ -215,27 +169,6 @@ class Layout:
         return f"{start}columns: {', '.join(shown)}{more}"
 
 
-def is_header(cells: Sequence[str], columns: TableColumns) -> bool:
-    """Whether a row is a header: it has every column that the options name, and words for ids and for names.
-
-    Where the options give a number, a known word at that place is enough.
-    """
-    header = [cell.strip() for cell in cells]
-    if len(header) < 2 or any(_find_name(header, name) is None for name in columns.names()):
-        return False
-    known = (columns.id, "id"), (columns.name, "name")
-    if any(
-        value is not None and value.isdecimal() and 0 < int(value) <= len(header)
-        and "".join(words_of(header[int(value) - 1])) in _KNOWN[what]
-        for value, what in known
-    ):  # fmt: skip
-        return True
-    if not all((value is not None and not value.isdecimal()) or columns_of(header, what) for value, what in known):
-        return False
-    filled = list(filter(None, header))
-    return len(set(filled)) == len(filled) or all(len(columns_of(header, what)) for _, what in known)
-
-
 def find_layout(table: Table, columns: TableColumns) -> Layout:
     """Decide where the columns of a table are. Raises FormatError if an option names a column that does not exist, the
     id or name column is not known, or the header has more than `MAX_COLUMNS`.
@@ -246,6 +179,9 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
             _refuse_half_a_header(table, [cell.strip() for cell in first])
         elif columns.names() and first:
             table.header = first
+    parts = parts_of_name(table.header) if table.header is not None and columns.name is None else ()
+    if table.header is not None and parts:
+        _join(table, table.header, parts)
     header = None if table.header is None else [cell.strip() for cell in table.header]
     if header is not None and len(header) > MAX_COLUMNS:
         message = f"the header has {len(header):,} columns (limit: {MAX_COLUMNS:,}). Is the first row really a header?"
@@ -254,14 +190,34 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
         what: tuple(dict.fromkeys(_find_given(table, header, what, value) for value in values))
         for what, values in columns.given().items()
     }
-    return _by_position(table, given) if header is None else _by_header(table, header, given)
+    if header is None:
+        return _by_position(table, given)
+    layout = _by_header(table, header, given)
+    return replace(layout, parts=parts) if layout.name == len(header) - 1 else layout
+
+
+def _join(table: Table, header: list[str], parts: Sequence[int]) -> None:
+    """Add a column ``name`` with the text of others, one after the other."""
+    at = len(header)
+    header.append("name")
+
+    def joined(row: list[Any]) -> list[Any]:
+        name = " ".join(text for i in parts if i < len(row) and (text := " ".join(shown(row[i]).split())))
+        if not table.has_numbers and len(row) > at:  # JSON, whose rows are as long as the header
+            row[at] = row[at] or name
+            return row
+        return [*row[:at], *[""] * (at - len(row)), name, *row[at:]]
+
+    table.sample = list(map(joined, table.sample))
+    rows = table.rows
+    table.rows = ((number, row if isinstance(row, BadLine) else joined(row)) for number, row in rows)
 
 
 def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
     """Refuse a first row with words that only a header has, where its column of ids or names is not known."""
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cells[i] for what in ("name", "alias", "type") for i in columns_of(cells, what)]
-    has_index = bool(cells) and (not cells[0] or cells[0].startswith("Unnamed: "))  # pandas writes one
+    has_index = bool(cells) and (not cells[0] or cells[0].startswith(INDEX))
     if len(cells) > 1 and cells[0] in HEADERS["name"] and all(map(_LOWER_WORD.fullmatch, cells)):
         word, what, advice = cells[0], "id", "Name it, or the column of names for both"
     elif words:
@@ -280,7 +236,7 @@ def _find_given(table: Table, header: list[str] | None, what: str, value: str) -
         if not 0 < int(value) <= (MAX_COLUMNS if header is None else len(header)):
             raise _column_error(table, header, what, f"there is no column {value} for the {what}; columns count from 1")
         return int(value) - 1
-    found = _find_name(header or [], value)
+    found = find_name(header or [], value)
     if found is None:
         raise _column_error(table, header, what, f"the file has no column '{make_excerpt(value)}' for the {what}")
     return found
@@ -308,11 +264,15 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     layout = Layout(id_, name, find("type"), find("alias"), header=header, is_open=not given)
     if not given:
         layout.aliases += tuple(i for i in columns_of(header, "name", taken) if words_of(header[i])[-2:-1] and
-                                words_of(header[i])[-2] in _OTHER_NAMES and i not in layout.aliases)  # fmt: skip
+                                words_of(header[i])[-2] in OTHER_NAMES and i not in layout.aliases)  # fmt: skip
+        if "symbol" not in words_of(header[id_]):
+            symbols = (i for i, cell in enumerate(header) if i not in taken and words_of(cell)[-1:] == ["symbol"])
+            layout.aliases += tuple(symbols)
+        layout.aliases = tuple(i for i in layout.aliases if not _is_flag(table, i))
     layout.description, layout.popularity = (next(iter(find(what)), None) for what in ("description", "popularity"))
     names = HEADERS["name"][:2]
     if "name" not in given and header[layout.name].casefold() in names:
-        layout.alias_names = _find_all(header, names, taken)
+        layout.alias_names = find_all(header, names, taken)
     layout.add_extra(0)
     layout.header = table.header  # that of JSON grows
     return layout
@@ -334,6 +294,8 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
             message = f"no column is fit to be the {what}: {held}. Name another"
             raise _column_error(table, header, what, message)
         found[what] = good
+    if "id" not in given:
+        found["id"] = _best_ids(table, header, found["id"])
     ids, names = ([(words_of(header[i])[:-1], i) for i in found[what]] for what in ("id", "name"))
     if ids[0][0] and names[0][0] and "id" not in given and "name" not in given:
         pair = ((i, j) for about, j in names for of_id, i in ids if about == of_id and i != j)
@@ -344,6 +306,24 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
     return ids[0][1], name
 
 
+def _is_flag(table: Table, i: int) -> bool:
+    """Whether a column holds numbers, or two values at most, and no further names."""
+    cells = _column(table.sample, i)
+    is_number = sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells)
+    return len(cells) >= _LEAST_REPEATS and (is_number or len(set(cells)) < 3)
+
+
+def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]:
+    """Of columns that may be ids: those that are filled, and of these the ones whose words are known best."""
+    filled = [i for i in some if _n_filled(table, i) >= (1 - MAX_BAD_SHARE) * len(table.sample)] or list(some)
+    ranks = {i: rank for rank, _, i in ranked(header, "id")}
+    return [i for i in filled if ranks[i] == ranks[filled[0]]]
+
+
+def _n_filled(table: Table, i: int) -> int:
+    return sum(len(row) > i and row[i] is not None and str(row[i]).strip() not in _NONE for row in table.sample)
+
+
 def find_fault(table: Table, i: int, what: str) -> str:
     """Why a column is not the ``id`` or ``name``, by the first rows; "" if it may be. One with few ids may be sorted by
     them, so that only a single one is a fault.
@@ -352,12 +332,16 @@ def find_fault(table: Table, i: int, what: str) -> str:
     cells = [text for row in rows if row[i] is not None and (text := str(row[i]).strip()) not in _NONE]
     if len(rows) < _LEAST_ROWS:
         return ""
-    if 2 * len(cells) < len(rows):
-        return f"is empty in {len(rows) - len(cells)} of the first {len(rows)} rows"
+    n_empty = len(rows) - len(cells)
+    if 2 * n_empty > len(rows) or (what == "id" and n_empty > max(_LEAST_EMPTY, 0.1 * len(rows))):
+        return f"is empty in {n_empty} of the first {len(rows)} rows"
     if len(cells) >= _LEAST_REPEATS and len(set(cells)) == 1:
         return f"is '{make_excerpt(cells[0])}' in all of the first {len(rows)} rows"
-    if what == "name" and sum(_NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
+    if what == "name" and sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
         return f"holds numbers ({make_excerpt(cells[0])})"
+    runs = sum(one != two for one, two in pairwise(cells))
+    if what == "id" and len(set(cells)) < min(0.1 * len(cells), 0.2 * runs):
+        return f"repeats {len(set(cells))} values in the first {len(rows)} rows ({make_excerpt(cells[0])}, ...)"
     return ""
 
 
@@ -390,7 +374,7 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
 def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has few values that repeat, or known types."""
     cells = [item for cell in _column(rows, i) for item in cell.split("|")]
-    if any(len(cell) < _LEAST_LETTERS or not _DIGIT.sub("", cell).strip(" .,:-/") for cell in cells):
+    if any(len(cell) < _LEAST_LETTERS or not DIGIT.sub("", cell).strip(" .,:-/") for cell in cells):
         return False
     coarse = _type_map().coarse_type
     is_known = sum(coarse(cell) is not None for cell in cells) > 0.5 * len(cells)
@@ -426,36 +410,14 @@ def complete(given: TableColumns, known: TableColumns, header: Sequence[str]) ->
     return TableColumns(known.id, known.name, types, aliases, **one)
 
 
-def _find_name(header: Sequence[str], name: str) -> int | None:
-    """The column of exactly this name, else the first that differs in case alone."""
-    return header.index(name) if name in header else next(iter(_find_all(header, (name.casefold(),))), None)
-
-
-def _find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = frozenset()) -> tuple[int, ...]:
-    """The columns of the words that are in the header and not taken; case does not matter."""
-    folded = [cell.casefold().replace(" ", "_") for cell in header]
-    found = (folded.index(word) for word in words if word in folded)
-    return tuple(i for i in found if i not in taken)
-
-
-HEADER_WORDS = frozenset(
-    "code codes concept curie definition description descriptor designation entity gene heading id identifier iri item "
-    "key kind label labels lang language mention name names number parent preflabel ref reference source status string "
-    "surface symbol synonym synonyms tag term terms text title titles type types uid uri url uuid value word".split()
-)
-"""Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
-
-_WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
-_DIGIT = re.compile(r"\d")
-_N_OTHERS = 5  # rows after the first that must have ids with digits
 _MAX_SHOWN = 8  # cells in a warning
 _LEAST_ROWS = 5
 _LEAST_TYPES = 20
+_LEAST_EMPTY = 10  # ids; fewer are bad rows
 _LEAST_REPEATS = 10  # cells, of which a few that repeat tell something
 _LEAST_LETTERS = 2  # of a type; one letter is a flag
 _MOST_SPACES = 6  # in a name; a description has more
 _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
-_NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")
 _ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
 _MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
 _IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
@@ -503,20 +465,3 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
 def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
     """The texts in a column that are not blank."""
     return [text for row in rows if i < len(row) and isinstance(row[i], str) and (text := row[i].strip())]
-
-
-def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """Whether the first row of a table is a header, although its words for ids and names are not known: all its cells
-    are different words, and two of them are `HEADER_WORDS`, or the ids of the others have digits, and the first has
-    none.
-    """
-    cells = [str(cell).strip() for cell in first]
-    while cells and not cells[-1]:
-        cells.pop()
-    if len(cells) < 2 or len(set(cells)) < len(cells) or not all(map(_WORD.fullmatch, cells)):
-        return False
-    is_digit_less = not _DIGIT.search(cells[0])
-    if is_digit_less and sum((words_of(cell) or [""])[-1] in HEADER_WORDS for cell in cells) >= 2:
-        return True
-    has_digit = [bool(row and _DIGIT.search(str(row[0]))) for row in others]
-    return is_digit_less and len(has_digit) >= _N_OTHERS and all(has_digit)

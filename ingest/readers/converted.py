@@ -1,7 +1,9 @@
 """XML with a flat list of records, and YAML, as the JSON that `json_records` reads.
 
 An element becomes an object: its attributes and the elements in it by their names without prefix, those of one name a
-list, its text under ``value`` where it has other content. YAML is read without types, so that ``NO`` and ``007`` stay.
+list, its text under ``value`` where it has attributes, too. Elements that all have a ``name`` go by it
+(``<binding name="item">``); an element around a list of one kind is left out (``SynonymList``), as are marks of the
+language, and those inside a text. YAML is read without types, so that ``NO`` and ``007`` stay.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from pearl_qdrant.errors import FormatError
 _SURVEYED = 4 << 20  # bytes, in which the records are looked for
 _MAX_YAML = 64 << 20  # bytes of a document, which is held as a whole
 _NAME_SPACE_END = "}"
+_OF_TEXTS = ("lang", "space")  # attributes that leave a text what it is
+_LEAST_COMMON = 3  # letters of the name of a list and those of its elements
 
 
 class Converted(ByteSource):
@@ -48,6 +52,7 @@ class XmlSource(Converted):
 
     def __init__(self, source: ByteSource, wanted: str | None) -> None:
         super().__init__(source)
+        self.others: list[tuple[str, int]] = []  # lists that are not read, known with the place
         self._wanted = tuple(filter(None, wanted.split("."))) if wanted is not None else None
 
     @property
@@ -68,7 +73,10 @@ class XmlSource(Converted):
                 path for path, n in counts.items() if n > 1 and all(counts[path[:i]] == 1 for i in range(1, len(path)))
             ]
         if found:
-            return max(found, key=lambda path: counts[path])
+            best = max(found, key=lambda path: counts[path])
+            inner = {path[:-1] for path in counts}
+            self.others = [(".".join(path), counts[path]) for path in found if path != best and path in inner]
+            return best
         names = ", ".join(sorted({".".join(path) for path in counts})[:20])
         what = "repeats" if self._wanted is None else f"is at '{'.'.join(self._wanted)}'"
         message = f"is XML that is no known base of names, and no element {what} (there are: {names})"
@@ -93,9 +101,14 @@ def _count(counts: Counter[tuple[str, ...]], path: Sequence[str]) -> bool:
 
 def _as_object(element: Element) -> dict[str, Any]:
     found: dict[str, Any] = {_local(key): value for key, value in element.attrib.items()}
+    is_named = len({inner.get("name") for inner in element if len(inner) or _text_of(inner)}) == len(element) > 0
     for inner in element:
-        value: Any = _as_object(inner) if len(inner) or inner.attrib else _text_of(inner)
-        key = _local(inner.tag)
+        key, value = _local(inner.tag), _value_of(inner)
+        if is_named and (name := inner.get("name")):
+            one = inner[0] if len(inner) == 1 else inner
+            key, value = name, _text_of(one) or _value_of(one)
+        elif (listed := _listed(inner)) and listed not in found:
+            key, value = listed, [_value_of(one) for one in inner]
         if key in found:
             found[key] = [*found[key], value] if isinstance(found[key], list) else [found[key], value]
         else:
@@ -103,6 +116,24 @@ def _as_object(element: Element) -> dict[str, Any]:
     if text := _text_of(element):
         found.setdefault("value", text)
     return found
+
+
+def _value_of(element: Element) -> Any:
+    """An element as a text, if it has no more than one; else as an object."""
+    if _text_of(element) and len(element):
+        return " ".join("".join(element.itertext()).split())
+    is_text = not len(element) and all(_local(key) in _OF_TEXTS for key in element.attrib)
+    return _text_of(element) if is_text else _as_object(element)
+
+
+def _listed(element: Element) -> str:
+    """The name of the elements in one that is there for them alone, as in ``akaList`` and ``aliases``; else ""."""
+    names = {_local(inner.tag) for inner in element}
+    if len(names) != 1 or _text_of(element) or not all(value.isdecimal() for value in element.attrib.values()):
+        return ""
+    name = names.pop()
+    stem = name.casefold()[: max(_LEAST_COMMON, len(name) - 1)]  # categories, category
+    return name if _local(element.tag).casefold().startswith(stem) else ""
 
 
 def _text_of(element: Element) -> str:
@@ -160,13 +191,21 @@ class YamlSource(Converted):
             raise FormatError(self.path, None, f"is YAML of over {_MAX_YAML:,} bytes (limit). Convert it to JSON Lines")
         try:
             documents = list(yaml.load_all(data.decode("utf-8", "replace"), Loader=loader))
-            size = 0
-            for piece in json.JSONEncoder().iterencode(documents[0] if len(documents) == 1 else documents):
-                size += len(piece)
-                check_expansion(self.path, len(data), size, "YAML")
-                yield piece.encode()
+            check_expansion(self.path, len(data), _size(documents, {}), "YAML")
+            yield json.dumps(documents[0] if len(documents) == 1 else documents).encode()
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(self.path, None, f"is no YAML that can be read ({error})") from error
+
+
+def _size(value: Any, known: dict[int, int]) -> int:
+    """The characters of a value, those of what it refers to each time; `known`: of what was met, by its identity."""
+    if isinstance(value, str):
+        return len(value)
+    if id(value) not in known:
+        known[id(value)] = 0
+        inner = chain.from_iterable(value.items()) if isinstance(value, dict) else value
+        known[id(value)] = 2 + sum(_size(one, known) for one in inner)
+    return known[id(value)]
 
 
 def convert(source: ByteSource, kind: str, wanted: str | None) -> Converted:

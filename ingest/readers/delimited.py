@@ -14,7 +14,7 @@ import csv
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -23,17 +23,27 @@ from ingest.io import limits
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.streams import ByteSource
-from ingest.readers.columns import Row, Table, looks_like_header
+from ingest.readers.columns import Row, Table
+from ingest.readers.headers import is_below_header, looks_like_header
 from ingest.readers.json_records import decode_object
 from pearl_qdrant.errors import FormatError, OptionError
 
 BAD_QUOTING = "bad_quoting"
 COMMENT = "comment"
 
-DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "~": "tilde", "\t|\t": "tab, bar, tab"}
+DELIMITERS = {
+    "\t": "tab",
+    ",": "comma",
+    ";": "semicolon",
+    "|": "bar",
+    "~": "tilde",
+    "$": "dollar",
+    "\t|\t": "tab, bar, tab",
+}
 """Tried in this order when no delimiter is given."""
 
 _N_LINES = 1000
+_LEAST_LINES = 5  # to see columns at fixed places
 _N_TITLES = 20  # records in which the header is looked for
 _GRACE = 1 << 20  # characters that may be read again beside as many as the file had so far
 _EXCERPT = 1 << 8
@@ -46,16 +56,21 @@ IsHeader = Callable[[Sequence[str]], bool]
 
 @dataclass(slots=True)
 class TextTable(Table):
-    """A table in a text file: the sign between cells, lines before the header or first row, usual number of cells."""
+    """A table in a text file: the sign between cells, lines before the first row, usual number of cells, and what the
+    line under the header has if it is no row.
+    """
 
     delimiter: str = "\t"
     n_skipped: int = 0
     n_columns: int = 0
+    below: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
         kind = "tab-separated" if self.delimiter == "\t" else f"delimiter '{self.delimiter.strip()}'"
-        skipped = self.n_skipped - bool(self.header_line)
+        skipped = self.n_skipped - bool(self.header_line) - bool(self.below)
         more = f", {skipped} lines before the header skipped" if skipped > 0 else ""
+        if self.below:
+            more += f", the line under the header is no row ({make_excerpt(', '.join(filter(None, self.below)))})"
         return f"{kind}{', quoted' if not self.is_unquoted and self.delimiter == chr(9) else ''}{more}"
 
     def share(self) -> float:
@@ -176,20 +191,21 @@ def _try_sign(
         if all(sum(map(bool, map(str.strip, title))) < len(row) for n, title in titles if n < number):
             table.header, table.header_line = (row, number) if number else (None, 0)
         rows = [row for _, row in filled[start:]]
-        if table.header is None and not columns.given() and rows and looks_like_header(rows[0], rows[1:]):
-            table.header, table.header_line = rows[0], filled[start][0]
-        below = next((row for number, row in filled if number > table.header_line), [])
-        same = sum(
-            one.strip().casefold() == two.strip().casefold()
-            for one, two in zip(table.header or (), below, strict=False)
-        )
-        if known(below) and 2 * same > len(below):  # the header once more, in other letters
-            table.header_line += 1
+        first = next((i for i, row in enumerate(rows[:_N_TITLES]) if len(row) >= width), 0)
+        if table.header is None and not columns.given() and rows and looks_like_header(rows[first], rows[first + 1 :]):
+            table.header, table.header_line = rows[first], filled[start + first][0]
     if table.header is not None:
         table.n_skipped = table.header_line
         if filled[:start] and table.header_line <= filled[start - 1][0]:
             table.n_skipped = filled[start - 1][0]
-        table.sample = [row for number, row in filled if number > table.n_skipped]
+        under = [(number, row) for number, row in filled if number > table.n_skipped]
+        below, others = under[0][1] if under else list[str](), [row for _, row in under[1:]]
+        same = sum(
+            one.strip().casefold() == two.strip().casefold() for one, two in zip(table.header, below, strict=False)
+        )
+        if (known(below) and 2 * same > len(below)) or is_below_header(below, others):  # or once more, in other letters
+            table.n_skipped, table.below = under[0][0], [cell.strip() for cell in below]
+        table.sample = [row for number, row in under if number > table.n_skipped]
     else:
         table.n_skipped = filled[start][0] - 1 if start < len(filled) else 0
         table.sample = [row for _, row in filled[start:]]
@@ -220,6 +236,11 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     kind = describe_text(head)
     if kind is not None:
         return FormatError(path, 1, f"is not a table: it looks like {kind}.", option="format")
+    if delimiter in (None, "\t") and (width := _fixed_width(lines)):
+        message = (
+            f"its columns stand at fixed places (the second at {width}). Make a table of it, as with pandas.read_fwf"
+        )
+        raise FormatError(path, 1, message)
     first = make_excerpt(next(line for line in lines if line.strip()))
     sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
     what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"
@@ -228,6 +249,13 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
         "for a plain list of names one column for both ids and names."
     )
     return FormatError(path, 1, message, option="delimiter")
+
+
+def _fixed_width(lines: list[str]) -> int:
+    """Where the second column of a table without separators begins, behind spaces in all lines; 0 if there is none."""
+    filled = [line for line in lines if line.strip()]
+    starts = [{i for i in range(2, len(line)) if line[i] != " " == line[i - 1]} for line in filled]
+    return min(set.intersection(*starts), default=0) if len(filled) >= _LEAST_LINES else 0
 
 
 def read_rows(lines: Iterable[Line], table: TextTable) -> Iterator[Row]:

@@ -39,11 +39,13 @@ from ingest.io.report import (
     ReadWarning,
     make_excerpt,
 )
-from ingest.readers.columns import Layout, Table, shown
+from ingest.readers.columns import Layout, Table
 from ingest.readers.delimited import COMMENT
+from ingest.readers.headers import names_in, shown
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.records import Entity
 
+ABOUT = "line_about_the_table"
 OTHER_ROW = "other_row"  # a row that the layout of a known base leaves out, such as an inactive one
 
 Good = tuple[list[Any], str, str]  # a row, its id and its name
@@ -51,6 +53,8 @@ Good = tuple[list[Any], str, str]  # a row, its id and its name
 TypesOf = Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]]
 """From native types to these, bounded, and to the coarse ones."""
 
+_OF_FOOTERS = (TOO_FEW_COLUMNS, NO_NAME)
+_FOOTER = re.compile(r"\(\d+ rows?\)|[A-Z][A-Za-z]*(?: [A-Za-z]+)+: *\d[\d.:/ -]*")  # how many rows, or of when
 _TAG = re.compile(r"(.+?)\s*\(([^()]+)\)")
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9_-]+)?")  # of a language; GeoNames also has `iata`, `abbr` and others
 _LITERAL = re.compile(r"""(['"])(.*)\1(?:@([A-Za-z-]+)|\^\^.*)?""", re.DOTALL)
@@ -105,13 +109,16 @@ class RowReader:
         self._needed = header.index(shape.needs) if shape.needs in header else None
         self._has_filter = bool(self._keep) or self._needed is not None or self._allowed is not None
         self._take = re.compile(shape.id_pattern) if shape.id_pattern else None
+        self._last: tuple[str, int, list[Any]] | None = None  # a bad row, which may be the line under the table
         self._first_bad_number, self._n_bad_numbers = "", 0
 
     def good_rows(self) -> Iterator[Good]:
         """Rows with id and name that are kept; the others are counted."""
         path, report, layout = self._table.path, self._report, self._layout
-        i_id, i_name, width = layout.id, layout.name, layout.width
+        width = layout.width
         for number, row in self._table.rows:
+            if self._last is not None:
+                self._skip(*self._last)
             if isinstance(row, BadLine):
                 report.rows += 1
                 report.skip(row.reason, path=path, line=number, text=row.text)
@@ -119,20 +126,16 @@ class RowReader:
             n_cells = len(row)
             if n_cells < width:
                 row = [*row, *[""] * (width - n_cells)]
-            try:
-                id_, name = read_id(row[i_id]), read_name(row[i_name])
-                if not name and layout.alias_names:
-                    name = next(filter(None, (read_name(row[i]) for i in layout.alias_names)), "")
-                reason = self._find_fault(row, n_cells, id_, name)
-            except NotTextError as error:
-                id_, name, reason = "", "", error.reason
+            id_, name, reason = self._checked(number, row, n_cells)
             if reason == "":  # a blank row
                 continue
             report.rows += 1
-            if reason == COMMENT:
-                report.filter_out(COMMENT)
+            if reason in (COMMENT, ABOUT):
+                report.filter_out(reason)
+            elif reason in _OF_FOOTERS and _FOOTER.fullmatch("".join(map(shown, row)).strip()):
+                self._last = reason, number, row
             elif reason is not None:
-                report.skip(reason, path=path, line=number, text="\t".join(map(shown, row)))
+                self._skip(reason, number, row)
             else:
                 id_ = self._taken(id_)
                 if literal := self._literal(name):
@@ -142,6 +145,26 @@ class RowReader:
                     continue
                 report.place = path, number
                 yield row, id_, name
+        if self._last is not None:
+            report.filter_out(ABOUT)
+            self._last = None
+
+    def _checked(self, number: int, row: list[Any], n_cells: int) -> tuple[str, str, str | None]:
+        """Id and name of a row, and why it is skipped; see `_find_fault`."""
+        layout = self._layout
+        try:
+            id_, name = read_id(row[layout.id]), read_name(row[layout.name])
+            if not name and layout.alias_names:
+                name = next(filter(None, (read_name(row[i]) for i in layout.alias_names)), "")
+            reason = self._find_fault(row, n_cells, id_, name)
+            is_number = reason == NO_ID and number == 1 and "".join(map(shown, row)).isdecimal()
+            return id_, name, ABOUT if is_number else reason  # the number of rows, as in YAGO 3
+        except NotTextError as error:
+            return "", "", error.reason
+
+    def _skip(self, reason: str, number: int, row: list[Any]) -> None:
+        self._last = None
+        self._report.skip(reason, path=self._table.path, line=number, text="\t".join(map(shown, row)))
 
     def _find_fault(self, row: list[Any], n_cells: int, id_: str, name: str) -> str | None:
         """Why a row is skipped: a reason, `COMMENT`, "" for a blank row; None if it is good."""
@@ -416,6 +439,8 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
     the text between two items; ``|`` may be escaped as in `split_list`. Raises NotTextError if an item is a list or an
     object.
     """
+    if isinstance(value, dict):  # of XML: one object in place of a list, or a list of names in an element of its own
+        value = next(iter(value.values())) if len(value) == 1 and names_in(tuple(value)) else [value]
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)
     elif isinstance(value, str) and separator not in (LISTS, ONE) and "\n" in value.strip():
@@ -439,7 +464,9 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
 def _item_text(item: Any) -> str:
     """The text of an item of a list; of an object that says one thing of an alias or a type, this."""
     if isinstance(item, dict):
-        item = next((item[key] for key in ("value", "name", "label", "text") if isinstance(item.get(key), str)), item)
+        keys = tuple(item)
+        found = [item[keys[i]] for i in names_in(keys)]
+        return " ".join(filter(None, map(text_of, found or [item])))
     return text_of(item)
 
 
@@ -498,6 +525,8 @@ def find_path(record: Any, path: Sequence[str]) -> Any:
     keys, positions from 0, ``*``, and conditions ``key=value``.
     """
     for place, step in enumerate(path):
+        if isinstance(record, dict) and step not in record and (step == "*" or "=" in step):
+            record = [record]  # one in place of a list, as in XML
         if isinstance(record, dict):
             record = record.get(step)
         elif isinstance(record, (list, tuple)):

@@ -37,19 +37,25 @@ from ingest.readers.columns import (
     Layout,
     Row,
     Table,
-    columns_of,
     complete,
     find_layout,
     find_suspicions,
-    is_header,
-    looks_like_header,
-    shown,
 )
 from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
-from ingest.readers.json_records import WRAPPED, choose_place, find_places, read_records, unwrap, with_nested
+from ingest.readers.headers import columns_of, is_below_header, is_header, looks_like_header, shown
+from ingest.readers.json_records import (
+    WRAPPED,
+    Place,
+    choose_place,
+    decode_object,
+    find_places,
+    read_records,
+    unwrap,
+    with_nested,
+)
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
-from ingest.readers.signs import looks_like_json
+from ingest.readers.signs import SIGNS, find_root, looks_like_json
 from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError
@@ -57,6 +63,7 @@ from pearl_qdrant.records import Entity
 
 _N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
 _N_SHEETS = 10  # of a workbook, in which a header is looked for
+_LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
 
@@ -90,7 +97,10 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if not objects:
         if prefix and options.records is not None:
             raise FormatError(source.path, None, f"has no object at '{options.records}'", option="records")
-        raise FormatError(source.path, 1, "has no JSON object at its start; lists of texts or of lists are not read")
+        message = (
+            "has no JSON object at its start; lists of texts or of lists are not read. If the first list is a header"
+        )
+        raise FormatError(source.path, 1, f"{message}, make a table of it: jq -r '.[] | @csv' FILE > rows.csv")
     if any(isinstance(one.get("children"), list) for one in objects):
         records = chain.from_iterable(map(with_nested, chain(first, records)))
         first = list(islice(records, _N_SAMPLE))
@@ -101,14 +111,17 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         )
         first = list(islice(records, _N_SAMPLE))
         objects = [record for _, record in first if isinstance(record, dict)]
+    if not prefix and options.records is None and not columns.given() and len(objects) == 1:
+        _refuse_map(source.path, objects[0])
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
     header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
-    header = header[:MAX_COLUMNS]
-    names = columns.names()
+    header, names = header[:MAX_COLUMNS], columns.names()
     known = find_shape(bases, header, ())
     if known is not None:
         names += [*known[1].columns.names(), *filter(None, (known[1].needs,))]
     paths = {path: parse_path(path) for path in names if path.casefold() not in folded and set(path) & set(".[")}
+    if isinstance(source, XmlSource):  # lists are there without the element around them
+        paths = {path: steps[steps[0].casefold() not in folded :] for path, steps in paths.items()}
     header += paths
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
@@ -118,17 +131,46 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if where:
         table.about += f", the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
     others = found[1] if found is not None and wanted is None and not is_record else []
-    if prefix:
+    if isinstance(source, XmlSource):
+        others = [Place(f"{path}.item", n, set()) for path, n in source.others]
+    elif prefix:
         others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path != "item"]
+    table.warnings += _of_others(source.path, others)
+    return table
+
+
+def _of_others(path: str, others: Sequence[Place]) -> Iterator[ReadWarning]:
+    """That other lists of a document are not read."""
     if others:
         listed = ", ".join(f"'{one.path.rpartition('.')[0]}' ({one.n:,})" for one in others[:_N_SHOWN])
-        message = (
-            f"{source.path}: lists of other objects are not read: {listed}. If they are the records, name their path"
+        message = f"{path}: lists of other objects are not read: {listed}. If they are the records, name their path"
+        yield ReadWarning(message, options=("records",))
+
+
+def _refuse_map(path: str, found: dict[str, Any]) -> None:
+    """Refuse an object whose keys are no columns, with what makes records of it: names by id, or a table in lists."""
+    header = next((key for key in ("fields", "columns", "header", "headers") if key in found), None)
+    lists = next(
+        (key for key, one in found.items() if one and isinstance(one, list) and isinstance(one[0], list)), None
+    )
+    values = list(found.values())
+    if header is not None and lists is not None:
+        what, query = (
+            f"a table whose rows are lists, at '{lists}'",
+            f"-r '(.{header}, .{lists}[]) | @csv' FILE > rows.csv",
         )
-        table.warnings.append(ReadWarning(message, options=("records",)))
-    return table
+    elif len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name"):
+        query = "-c 'to_entries[] | {id: .key, name: .value}' FILE > names.jsonl"
+        if all(isinstance(one, list) for one in values):
+            query = query.replace(".value}", ".value[0], aliases: .value[1:]}")
+        elif not all(isinstance(one, str) for one in values):
+            return
+        what = f"one object of {len(values):,} texts by key ({make_excerpt(next(iter(found)))}, ...)"
+    else:
+        return
+    raise FormatError(path, None, f"is {what}. Make records of it: jq {query}")
 
 
 def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases: Sequence[Base]) -> str | None:
@@ -149,14 +191,17 @@ def open_container(path: str, options: ReadOptions, stack: ExitStack) -> Table:
         _check_zip(path)
     if container != "workbook":
         return _columns_of(path, container, _opened(path, container, None, stack), options)
-    table = _open_sheet(path, options, options.records, stack)
-    for name in sheet_names(path)[:_N_SHEETS] if options.records is None and table.header is None else ():
+    opened = ""
+    for name in (options.records, *(sheet_names(path)[:_N_SHEETS] if options.records is None else ())):
+        if f"sheet '{name}'" in opened:
+            continue  # the first one, which was opened without its name
         with ExitStack() as tried:
-            found = _open_sheet(path, options, name, tried)
-            if found.header is None:
-                continue
-        return _open_sheet(path, options, name, stack)  # behind a cover
-    return table
+            table = _open_sheet(path, options, name, tried)
+            if table.header is not None or options.records is not None:
+                stack.enter_context(tried.pop_all())
+                return table
+        opened = opened or table.about
+    return _open_sheet(path, options, options.records, stack)  # none behind a cover has a header
 
 
 def _opened(path: str, container: Kind, sheet: str | None, stack: ExitStack) -> OpenedTable:
@@ -182,6 +227,12 @@ def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitS
         and looks_like_header(first[0][1], [row for _, row in first[1:]])
     ):
         start, number, header = 1, first[0][0], list(map(shown, first[0][1]))
+    if (
+        header is not None
+        and len(first) > start
+        and is_below_header(first[start][1], [row for _, row in first[start + 1 :]])
+    ):
+        start += 1
     sample = [cells for _, cells in first[start:]]
     about = opened.about + ", numbers with their leading zeros" * bool(padded)
     return Table(path, header, chain(first[start:], rows), sample, about, header_line=number, is_typed=True)
@@ -242,12 +293,17 @@ def _json_rows(
 
 def recognise(head: Head, options: ReadOptions) -> str | None:
     """The format of a table by its beginning: a known base, jsonl, csv or tsv; None if it is no table."""
+    root = find_root(head.data)
+    name = root[2].decode() if root is not None else ""
+    if known := next((base.name for base in bases_of(options) for one in base.shapes if name in one.document), None):
+        return known
     is_json = looks_like_json(head.data)
     try:
         try:
             table = open_json(head, options) if is_json else open_text(head, options, _header_test(options))
         except InputError:
-            if not is_json or len(head.data) == HEAD_BYTES or head.data.lstrip().startswith(b"["):
+            is_whole = len(head.data) == HEAD_BYTES or isinstance(decode_object(head.data.strip()), dict)
+            if not is_json or is_whole or head.data.lstrip().startswith(b"["):
                 raise
             table, is_json = open_text(head, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):
@@ -285,8 +341,9 @@ class TableReader(Reader):
             first = str(paths[0])
             if find_container(first) is not None:
                 kind = "parquet"
-            elif first != STDIN and looks_like_json(read_head(first).data):
-                kind = "jsonl"
+            elif first != STDIN:
+                head = read_head(first)
+                kind = "xml" if SIGNS["xml"](head) else "jsonl" if looks_like_json(head.data) else kind
         self._kind = kind
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 from functools import cached_property
 
 import click
@@ -33,6 +34,7 @@ from pearl_qdrant.cli.terminal import (
 from pearl_qdrant.errors import PearlQdrantError
 
 _INTERRUPTED = 130
+_LEAST_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes; above it, what does not fit is an error that is told
 _PATH_CHARS = 200  # of a path in a message
 _NO_MEMORY = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")  # where a library is loaded
 
@@ -51,6 +53,21 @@ def cli(verbose: bool) -> None:
     pearl-qdrant link "nytimes.com" --type ORG
     """
     start_logging(verbose=verbose)
+    if not {"-h", "--help"} & {*sys.argv}:
+        _check_address_space()
+
+
+def _check_address_space() -> None:
+    """Refuse a limit below which libraries end the process, without a word of what it lacks."""
+    with suppress(ImportError):  # on Windows
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if 0 <= limit < _LEAST_ADDRESS_SPACE:
+            raise PearlQdrantError(
+                f"this process may use {limit / 1e6:,.0f} MB of address space, and needs 1,500 at least. Allow more: "
+                "ulimit -v unlimited"
+            )
 
 
 class _Training(click.Group):

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 from ingest.base.format import ReadOptions, Scope, TableColumns
 from ingest.formats import FORMAT_NAMES, FORMATS
@@ -265,6 +266,7 @@ def _reasons(counts: dict[str, int]) -> str:
     return f"{sum(counts.values()):,}" + (f" ({parts})" if parts else "")
 
 
+_INCOMPLETE = 3  # exit status of a load that lacks bad rows
 _MANY = 0.1  # share of a collection that an update deletes without asking
 
 _HINTS = {
@@ -367,6 +369,16 @@ def ingest(  # long: help has its examples
             report_result(result)
             counts = result.to_json()
     echo_result(counts, *_in_words(counts), as_json=as_json)
+    _end_if_skipped(0 if dry_run else sum(counts["skipped"].values()))
+
+
+def _end_if_skipped(n_rows: int) -> None:
+    """End with a status of its own if rows are missing that `--max-errors` does not allow by name."""
+    context = click.get_current_context()
+    if n_rows and context.get_parameter_source("max_errors") == ParameterSource.DEFAULT:
+        message = f"the exit status is {_INCOMPLETE}, since bad rows were skipped: {n_rows:,}. Correct them, or accept "
+        echo(f"{message}them with --max-errors {n_rows}", err=True)
+        context.exit(_INCOMPLETE)
 
 
 def _may_update(name: str, yes: bool) -> bool:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -228,7 +231,7 @@ class BatchEncoder:
         self.info = info
         self._tokenizer, self._run_batch, self._never_seen, self._limits = tokenizer, run_batch, never_seen, limits
         # Its threads start with the first batch that needs them, and end with this object.
-        self._pool = ThreadPoolExecutor(limits.workers, "encode") if limits.workers > 1 else None
+        self._pool = _FairPool(limits.workers) if limits.workers > 1 else None
 
     def encode(self, names: Sequence[str]) -> Encoded:
         """Encode names; see `Encoder.encode`."""
@@ -272,7 +275,7 @@ class BatchEncoder:
             for plan in pausing(plans):
                 self._run(token_ids, plan, results)
             return []
-        return [self._pool.submit(self._run, token_ids, plan, results) for plan in plans]
+        return self._pool.submit([partial(self._run, token_ids, plan, results) for plan in plans])
 
     def _run(self, token_ids: list[list[int]], rows: IntArray, results: _Results) -> None:
         """Run one batch and store its results; if memory does not suffice, run it in halves."""
@@ -294,6 +297,38 @@ class BatchEncoder:
         logger.warning("out of memory with a batch of %d names: retrying with %d", len(rows), half)
         self._run(token_ids, rows[:half], results)
         self._run(token_ids, rows[half:], results)
+
+
+class _FairPool:
+    """Threads that take the batches of several calls in turn, so that a call of two does not wait for one of many."""
+
+    def __init__(self, workers: int) -> None:
+        self._threads = ThreadPoolExecutor(workers, "encode")
+        self._lock = threading.Lock()
+        self._waiting: deque[deque[tuple[Callable[[], None], Future[None]]]] = deque()
+
+    def submit(self, batches: Sequence[Callable[[], None]]) -> list[Future[None]]:
+        """What becomes of the batches of one call."""
+        futures = [Future[None]() for _ in batches]
+        with self._lock:
+            self._waiting.append(deque(zip(batches, futures, strict=True)))
+        for _ in batches:
+            self._threads.submit(self._run_next)
+        return futures
+
+    def _run_next(self) -> None:
+        """Run the next batch of the call whose turn it is."""
+        with self._lock:
+            call = self._waiting.popleft()
+            batch, future = call.popleft()
+            if call:
+                self._waiting.append(call)
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(batch())
+        except BaseException as error:  # noqa: BLE001 (who waits for it raises it)
+            future.set_exception(error)
 
 
 def is_out_of_memory(error: Exception) -> bool:

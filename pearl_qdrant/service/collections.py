@@ -57,12 +57,12 @@ class CollectionHandle:
         self._names = names
         self._metrics = metrics
 
-        def lane(of: str, threads: int, paused: int = PAUSED) -> Lane:
-            on_queued = metrics.queued_calls.labels(name, of).set
-            return Lane(of, threads=threads, timeout_s=settings.timeout_s, paused=paused, on_queued=on_queued)
+        def lane(of: str, threads: int, paused: int = PAUSED, before: Sequence[Lane] = ()) -> Lane:
+            on_queued, timeout_s = metrics.queued_calls.labels(name, of).set, settings.timeout_s
+            return Lane(of, threads=threads, timeout_s=timeout_s, paused=paused, on_queued=on_queued, before=before)
 
-        self._texts, self._long_texts = lane("texts", 1), lane("long texts", 1, _LONG_TEXTS)
-        self._look_ups, self._typing = lane("look-ups", 2), lane("searches", 1)
+        self._texts, self._look_ups, self._typing = lane("texts", 1), lane("look-ups", 2), lane("searches", 1)
+        self._long_texts = lane("long texts", 1, _LONG_TEXTS, (self._texts, self._look_ups, self._typing))
         self._kept: dict[str, tuple[object, Any]] = {}
         self._making: dict[str, asyncio.Lock] = {}
         self._batches = Lane("batches", threads=1, timeout_s=None, paused=0)

@@ -8,8 +8,8 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +22,7 @@ MAX_QUEUED_CALLS = 64  # Calls of one client that may wait or run
 _CLIENTS = 4  # The calls of all clients are at most those of so many
 PAUSED = 16  # Calls that have begun and wait for their turn, at most, since each keeps what it has so far
 SHORT_TEXT = 2000  # Characters of a text for which a lane of its own waits for no longer ones
+_GIVE_WAY_S = 0.25  # A long call stands still for others so long at most between two turns, in seconds
 _PIECE_S = 0.05  # A turn lasts so long at least, in seconds
 
 asking: ContextVar[tuple[str, bytes]] = ContextVar("pearl_qdrant_asking", default=("", b""))
@@ -48,7 +49,8 @@ class _Call(Generic[T]):
 
 class Lane:
     """Calls of one kind in threads, `threads` of them at a time; each takes at most `timeout_s` seconds, waiting
-    included. At each pause (`pieces`) the client goes on that had the least time so far, with its shortest call; at
+    included. At each pause, what waits in the lanes of `before` ends first, since each step of it would wait for the
+    interpreter beside a long call. Then the client goes on that had the least time so far, with its shortest call; at
     most `paused` that have begun wait, and none of them may hold a lock that another call needs. At most `max_queued`
     calls of a client wait or run; `on_queued` gets the number of all when it changes.
     """
@@ -62,6 +64,7 @@ class Lane:
         paused: int = PAUSED,
         max_queued: int = MAX_QUEUED_CALLS,
         on_queued: Callable[[float], object] = lambda queued: None,
+        before: Sequence[Lane] = (),
     ) -> None:
         self._name = name
         self._threads = threads
@@ -69,6 +72,7 @@ class Lane:
         self._timeout_s = timeout_s
         self._max_queued = max_queued
         self._on_queued = on_queued
+        self._before = before
         self._executor = ThreadPoolExecutor(threads + paused, thread_name_prefix=f"pearl-qdrant-{name}")
         self._numbers = itertools.count()
         self._lock = threading.Lock()  # of what follows, which threads change
@@ -113,6 +117,11 @@ class Lane:
             assert self._timeout_s is not None
             raise timed_out(self._timeout_s)
         return future.result()
+
+    def answers(self) -> list[Future[Any]]:
+        """Of the calls that wait or run now."""
+        with self._lock:
+            return [one.answer for one in (*self._running, *self._waiting)]
 
     def _done(self, client: object, future: asyncio.Future[T]) -> None:
         self.n_of[client] -= 1
@@ -179,6 +188,9 @@ class Lane:
             self._end(one)
         if now - one.turn_began < _PIECE_S or threading.get_ident() != one.thread:
             return
+        for lane in self._before:
+            wait(lane.answers(), timeout=_GIVE_WAY_S)
+        one.turn_began += time.monotonic() - now  # of others
         with self._lock:
             self._count_time(one)
             other = self._next()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,21 @@ def test_all_streams_may_be_closed(tmp_path: Path) -> None:
 
 
 _MAPPING = "x.so: failed to map segment from shared object"
+
+
+def test_too_little_address_space_is_said_before_a_library_ends_the_process() -> None:
+    """With `ulimit -v` far below what the engine maps, one line says how much there is; help works."""
+    if shutil.which("bash") is None:
+        pytest.skip("needs bash")
+    command = f"ulimit -v 300000 && exec {sys.executable} -c 'from pearl_qdrant.cli import main; main()' "
+    done, helped = (
+        subprocess.run(["bash", "-c", command + words], capture_output=True, text=True, check=False)
+        for words in ("collections list", "link --help")
+    )
+
+    assert (done.returncode, helped.returncode) == (1, 0)
+    assert done.stderr.startswith("Error: this process may use 307 MB of address space, and needs 1,500 at least.")
+    assert done.stderr.endswith("Allow more: ulimit -v unlimited\n")
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,13 @@ def test_ingest_reports_what_it_did(run: Run, base: Path, model: Path) -> None:
     assert {"seconds", "load_seconds", "encode_seconds", "graph_seconds", "model", "device"} <= report.keys()
     assert "with phrase types" in outcome.err
     base.write_text(base.read_text("utf-8") + "bad\t\nuni\t\U0001f984\n", "utf-8")
-    words = run("ingest", str(base), "--model", str(model), "--no-update").out.splitlines()
+    loaded = run("ingest", str(base), "--model", str(model), "--no-update")
+    words = loaded.out.splitlines()
+    accepted = run("ingest", str(base), "--model", str(model), "--max-errors", "1")
     again = run("ingest", str(base), "--model", str(model)).out.splitlines()
 
+    assert (loaded.status, accepted.status) == (3, 0), "a row that is not loaded shows, unless it is allowed"
+    assert "accept them with --max-errors 1" in loaded.err
     assert words[0] == "base: 4 entities with 8 names, all stored"
     assert words[1] == "  rows: 5 read; bad and skipped: 1 (no name 1); left out by the options: 0"
     assert words[2] == "  collection: 8 names = 8 of this input + 0 others"

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from pearl_qdrant.encoder.character.table import read_character_table
 from pearl_qdrant.encoder.protocol import Encoder, FloatArray, ModelInfo
 from pearl_qdrant.encoder.runtime.torch_runtime import PearlNetwork, join_parts
 from pearl_qdrant.errors import CheckpointError
+from pearl_qdrant.pieces import with_pauses
 from training.export.int8_graph import write_int8_graph
 
 INFO = ModelInfo("tiny", "", 1, "mean", "", False, "cpu", "fp32", "onnx")
@@ -53,6 +56,41 @@ def test_each_distinct_name_is_encoded_once(
     ids, _ = tokenizer.token_ids(names)
     assert encoder.encode(names).vectors[:, 0].tolist() == [name_ids[1] for name_ids in ids]
     assert len(rows) == len(set(names))
+
+
+def test_a_small_call_does_not_wait_for_all_batches_of_a_large_one(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batches of calls are run in turn."""
+    monkeypatch.setattr(batching, "MIN_SPLIT_TOKENS", 16)
+    may_run, is_running, is_waiting = threading.Semaphore(0), threading.Event(), threading.Event()
+    tokenizer = NameTokenizer(folders["bert"], max_length=16)
+    ((large_ids, _), _) = tokenizer.token_ids(["a", "b"])
+
+    def run(batch: Batch) -> tuple[FloatArray, None]:
+        if (batch.input_ids[:, 1] == large_ids[1]).any():
+            is_running.set()
+            may_run.acquire()
+        return np.float32(batch.input_ids[:, 1:2]), None
+
+    encoder = BatchEncoder(
+        tokenizer, run, info=INFO, never_seen=None, limits=BatchLimits(max_tokens=16, max_names=2, workers=2)
+    )
+
+    def small() -> None:
+        with_pauses(is_waiting.set)
+        encoder.encode([f"b {i}" for i in range(8)])
+
+    with ThreadPoolExecutor(2) as threads:
+        large = threads.submit(encoder.encode, ["a " + "b " * (i % 3) + str(i) for i in range(100)])
+        assert is_running.wait(60)
+        asked = threads.submit(copy_context().run, small)
+        assert is_waiting.wait(60)
+        for _ in range(12):
+            may_run.release()
+        asked.result(60)
+        assert not large.done()
+        may_run.release(100)
 
 
 def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:

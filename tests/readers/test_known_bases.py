@@ -120,6 +120,21 @@ CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
                 {"36": ["TOY LINES"], "37": ["TOY, Anna"]}),
     "toys.gaf": ("gaf", "!gaf-version: 2.2\n" + "UniProtKB\tP1\tTOY1\tenables\tGO:0001\tPMID:1\tIEA\t\tF\tToy protein\tTP1|TPX"
                  "\tprotein\ttaxon:9606\t20240101\tTOY\t\t\n" * 2, {"P1": ["TOY1", "Toy protein", "TP1", "TPX"]}),
+    "en_product1.xml": ("orphanet", """<?xml version="1.0"?><JDBOR><DisorderList count="2"><Disorder id="7">
+        <OrphaCode>91</OrphaCode><Name lang="en">Toy fever</Name><SynonymList count="1"><Synonym lang="en">TF</Synonym>
+        </SynonymList><DisorderType id="1"><Name>Disease</Name></DisorderType></Disorder><Disorder id="8">
+        <OrphaCode>92</OrphaCode><Name lang="en">Doll fever</Name><SynonymList count="0"/></Disorder></DisorderList>
+        </JDBOR>""", {"91": ["Toy fever", "TF"], "92": ["Doll fever"]}),
+    "toys.xml": ("claml", """<!DOCTYPE ClaML SYSTEM "ClaML.dtd"><ClaML><Title>Toys</Title>
+        <Class code="A1" kind="category"><Rubric kind="preferred"><Label xml:lang="en">Toy <Reference>fever</Reference>
+        </Label></Rubric></Class><Class code="A2" kind="block"><Rubric kind="preferred"><Label>Dolls</Label></Rubric>
+        <Rubric kind="inclusion"><Label>puppets</Label></Rubric></Class></ClaML>""",
+        {"A1": ["Toy fever"], "A2": ["Dolls", "puppets"]}),
+    "full database.xml": ("drugbank", """<drugbank xmlns="http://www.drugbank.ca"><drug type="biotech"><drugbank-id
+        primary="true">DB1</drugbank-id><drugbank-id>BTD1</drugbank-id><name>Toyin</name><description>A toy.
+        </description><synonyms><synonym language="english">Toycin</synonym></synonyms></drug><drug>
+        <drugbank-id primary="true">DB2</drugbank-id><name>Dollin</name><description/><synonyms/></drug></drugbank>""",
+        {"DB1": ["Toyin", "Toycin"], "DB2": ["Dollin"]}),
     "query.json": ("wikidata-sparql", json.dumps(SPARQL), {"Q1": ["Anna"], "Q2": ["Bob"]}),
     "query.tsv": ("wikidata-sparql", '?item\t?itemLabel\t?itemAltLabel\n<http://www.wikidata.org/entity/Q1>\t"Anna"@en\t"Ann, Annie"@en\n',
                   {"Q1": ["Anna", "Ann", "Annie"]}),

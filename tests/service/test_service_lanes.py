@@ -64,6 +64,32 @@ async def test_a_short_call_passes_a_long_one(other: str, size: int) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_long_call_stands_still_while_short_ones_are_answered() -> None:
+    """Each step of a short call would wait for the interpreter beside a long one, which has a lane of its own."""
+    short = lane()
+    long, done, steps = lane(before=(short,)), threading.Event(), [0]
+
+    def work() -> None:
+        while not done.is_set():
+            steps[0] += 1
+            pause()
+
+    def look() -> None:
+        before = -1
+        while before != steps[0]:  # without the turn it would never stand still
+            before = steps[0]
+            done.wait(0.05)
+
+    task = asyncio.create_task(call(long, "a", work, size=100))
+    await asyncio.sleep(0)
+    await asyncio.wait_for(call(short, "a", look), WAIT_S)
+    done.set()
+    await task
+    short.close()
+    long.close()
+
+
+@pytest.mark.anyio
 async def test_clients_take_turns() -> None:
     """A client with one call does not wait for all calls of a client that came before."""
     one, ended, may_go = lane(), [], threading.Event()

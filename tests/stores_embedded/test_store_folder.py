@@ -86,6 +86,51 @@ def test_a_store_in_memory_without_space_to_open_it_is_a_full_disk(tmp_path: Pat
     assert done.stdout.split() == ["full", "opened" if is_elsewhere else "full"] * 5
 
 
+FILLING = """
+import os, sys
+from pearl_qdrant.errors import StoreFullError
+from pearl_qdrant.store import open_store
+from store_cases import many
+
+disk = sys.argv[1]
+collection = open_store(f"{disk}/store").open("toy")
+with open(f"{disk}/fill", "wb", buffering=0) as fill:
+    size = 1 << 20
+    while size >= 512:
+        try:
+            fill.write(bytes(size))
+        except OSError:
+            size //= 2
+    os.fsync(fill.fileno())
+for change in (lambda: collection.upsert(*many(60)), lambda: collection.delete_entities(["x"])):
+    try:
+        change()
+    except StoreFullError as error:
+        print("full" if "free some space" in str(error) else error)
+collection.close()
+os.remove(f"{disk}/fill")
+again = open_store(f"{disk}/store").open("toy")
+again.upsert(*many(60))
+print(again.status().points)
+"""
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+def test_a_disk_that_fills_while_a_collection_is_open_ends_no_process(tmp_path: Path, kind: str) -> None:
+    """A page of a mapped file without a place on the disk would be SIGBUS; what is stored stays."""
+    with small_disk(tmp_path / "disk", "400M", kind) as disk:
+        store = open_store(disk / "store")
+        with closing(store), closing(store.create(manifest_of())) as collection:
+            collection.upsert(*many(50))
+        env = {**os.environ, "TMPDIR": str(disk), "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(
+            [sys.executable, "-c", FILLING, str(disk)], env=env, capture_output=True, text=True, check=False
+        )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["full", "full", "60"]
+
+
 def test_a_lock_that_cannot_be_created_is_reported(filled: Store) -> None:
     """The error says why the lock file cannot be created, and what to do."""
     lock = folder_of(filled) / ".lock"

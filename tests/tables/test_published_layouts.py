@@ -43,6 +43,26 @@ TABLES = {
     "a number for a name": (rows("id,label,common name", "#,7#,Toy #"), "03", ["Toy 03"]),
     "further names": (rows("id,name,trade name,country name", "#,Toy #,Ty #,Toyland"), "03", ["Toy 03", "Ty 03"]),
     "another script": (rows("Код;Наименование;Синонимы", "#;Игрушка #;игр #"), "03", ["Игрушка 03", "игр 03"]),
+    "parts of a name": (rows("last name,first name,id,team name", "Toyova,Anna#,P#,Toys"), "P03", ["Anna03 Toyova"]),
+    "parts beside a title": (rows("Id;Titel;Nachname;Vorname", "P#;Dr.;Puppe;Anna#"), "P03", ["Anna03 Puppe"]),
+    "a person of a company": (rows("company id,company name,first name,last name", "T#,Toy #,Anna,Toyova"), "T03",
+                              ["Toy 03"]),
+    "an item and its label": (rows("?city\t?cityLabel\t?country", "<t:#>\tToy #\t<t:T>"), "<t:03>", ["Toy 03"]),
+    "a symbol beside an id": (rows("Approved symbol,Approved name,HGNC ID", "TY#,Toy #,H:#"), "H:03",
+                              ["Toy 03", "TY03"]),
+    "words without a sign": (rows("PRODUCTID\tBRANDNAME\tROUTENAME", "P#\tToy #\tORAL"), "P03", ["Toy 03"]),
+    "a whole name": (rows("LogicalId;LastName;FirstName;WholeName", "T#;Toy;A;A B Toy #"), "T03", ["A B Toy 03"]),
+    "a kind is no id": (rows("Entity Type Code,NPI,Organization Name", "2,N#,Toy #"), "N03", ["Toy 03"]),
+    "titles above words": ("Description: x\nDate: 1 March, 2024\n \nCIK|Company Name|Form Type\n" +
+                           rows("-------", "1#|Toy #|10-K"), "103", ["Toy 03"]),
+    "bars around rows": ("| id | name |\n" + rows("|---|---|", "| T# | Toy # |"), "T03", ["Toy 03"]),
+    "a line under the table": (rows("Symbol|Security Name|ETF", "T#|Toy #|N") + "File Creation Time: 1||\n", "T03",
+                               ["Toy 03"]),
+    "dollars": (rows("code$term$x", "T#$Toy, #$1"), "T03", ["Toy, 03"]),
+    "flags": (rows("titleId,title,isOriginalTitle,other name", "t#,Toy #,1,0"), "t03", ["Toy 03"]),
+    "tags below": ("id,name,x\n" + rows("#meta +id,#loc +name,#geo", "#,Toy #,1"), "03", ["Toy 03"]),
+    "units below": ("id,name,mass,area\n" + rows(",,kg,km2", "#,Toy #,1,2.5"), "03", ["Toy 03"]),
+    "kinds of values below": ("id\tname\tmass\n" + rows("string\tstring\tfloat", "#\tToy #\t1"), "03", ["Toy 03"]),
     "a header in comments": ("# Fields:\n# DiseaseName,DiseaseID,Synonyms\n#\n" + rows("Toy,D0,x", "Fever #,D#,f#|g#"),
                              "D03", ["Fever 03", "f03", "g03"]),
     "two headers": ("Code,Name,Description\ncode,name,desc\n" + rows("T0,Toy,x", "T#,Toy #,y"), "T03", ["Toy 03"]),
@@ -61,6 +81,38 @@ def test_a_header_is_known_by_its_words(tmp_path: Path, name: str) -> None:
     assert len(found) in (30, 31)
     assert list(found[key].names()) == names
     assert found[key].kb_types == ()
+
+
+def test_a_column_with_gaps_gives_no_ids(tmp_path: Path) -> None:
+    """A filled column of ids is taken before it; where there is none, the error says what the column lacks."""
+    path = tmp_path / "base.csv"
+    body = "".join(f"A{i},Toy {i},{f'K{i}' if i % 3 else ''}\n" for i in N)
+    path.write_text(f"local key,name,gps_code\n{body}")
+    assert list(read(path))[:3] == ["A1", "A2", "A3"]
+    path.write_text(f"place,name,gps_code\n{body}{body}")
+    with pytest.raises(FormatError, match="'gps_code' is empty in 20 of the first 60 rows") as refused:
+        read(path)
+    assert refused.value.option == "id_column"
+
+
+@pytest.mark.parametrize("header", ["ISO 3,ISO 2,Language Name", "NAICS22,ITEM TEXT", "Fach,Name der Sache,Zahl"])
+def test_a_header_of_unknown_words_is_no_entity(tmp_path: Path, header: str) -> None:
+    """What stands over numbers, or is called a name, is refused with its columns."""
+    path = tmp_path / "base.csv"
+    path.write_text(rows(header, ",".join(("1#", "Toy #", "2#")[: header.count(",") + 1])))
+
+    with pytest.raises(FormatError, match="the columns are: ") as refused:
+        read(path)
+
+    assert refused.value.option == "id_column"
+
+
+def test_a_row_that_is_an_entity_stays(tmp_path: Path) -> None:
+    """An entity under the header may have words where others have numbers."""
+    path = tmp_path / "base.csv"
+    path.write_text("id,name,mass\n" + rows("T00,Toy,unknown", "T#,Toy #,1"))
+
+    assert next(iter(read(path))) == "T00"
 
 
 def test_what_one_record_holds_beside_its_name_is_said(tmp_path: Path) -> None:
@@ -167,6 +219,58 @@ def test_registers_as_xml_are_read(tmp_path: Path) -> None:
         read(path)
 
 
+ORPHANET = """<JDBOR><DisorderList count="30">{}</DisorderList></JDBOR>""".format("".join(
+    f'''<Disorder id="{i}"><OrphaCode>9{i}</OrphaCode><ExpertLink lang="en">http://t/{i}</ExpertLink>
+    <Name lang="en">Toy {i}</Name><SynonymList count="1"><Synonym lang="en">ty{i}</Synonym></SynonymList>
+    <DisorderType id="1"><Name lang="en">Disease</Name></DisorderType></Disorder>''' for i in N))  # fmt: skip
+CLAML = """<!DOCTYPE ClaML SYSTEM "ClaML.dtd"><ClaML><Title name="T">Toys</Title>{}</ClaML>""".format("".join(
+    f'''<Class code="A{i}" kind="category"><SuperClass code="A"/>
+    <Rubric id="a{i}" kind="preferred"><Label xml:lang="en">Toy <Reference>{i}</Reference></Label></Rubric>'''
+    + f'<Rubric kind="inclusion"><Label>ty{i}</Label></Rubric>' * (i > 1) + "</Class>" for i in N))  # fmt: skip
+SANCTIONS = """<LIST><INDIVIDUALS>{}</INDIVIDUALS><ENTITIES>{}</ENTITIES></LIST>""".format(
+    "".join(
+        f"""<INDIVIDUAL><FIRST_NAME>ANNA{i}</FIRST_NAME><SECOND_NAME>TOY</SECOND_NAME><THIRD_NAME/>
+        <REFERENCE_NUMBER>TYi.{i}</REFERENCE_NUMBER><INDIVIDUAL_ALIAS><QUALITY>Good</QUALITY><ALIAS_NAME>Anja {i}
+        </ALIAS_NAME></INDIVIDUAL_ALIAS><INDIVIDUAL_ALIAS><QUALITY/><ALIAS_NAME/></INDIVIDUAL_ALIAS></INDIVIDUAL>"""
+        for i in N
+    ),
+    "".join(f"<ENTITY><FIRST_NAME>TOYS</FIRST_NAME><REFERENCE_NUMBER>E{i}</REFERENCE_NUMBER></ENTITY>" for i in N[:9]),
+)
+OFAC = "<sdnList>{}</sdnList>".format("".join(
+    f'''<sdnEntry><uid>{i}</uid><lastName>TOY{i}</lastName>{"<firstName>Anna</firstName>" * (i != 4)}<akaList><aka>
+    <uid>9{i}</uid><lastName>DOLL{i}</lastName><firstName>Anja</firstName></aka></akaList></sdnEntry>'''
+    for i in N))  # fmt: skip
+SPARQL = "<sparql><head/><results>{}</results></sparql>".format("".join(
+    f'''<result><binding name="city"><uri>http://t/{i}</uri></binding>
+    <binding name="cityLabel"><literal xml:lang="en">Toy {i}</literal></binding></result>''' for i in N))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text, key, names",
+    [
+        (ORPHANET, "93", ["Toy 3", "ty3"]),
+        (CLAML, "A3", ["Toy 3", "ty3"]),
+        (CLAML, "A1", ["Toy 1"]),
+        (SANCTIONS, "TYi.3", ["ANNA3 TOY", "Anja 3"]),
+        (OFAC, "3", ["Anna TOY3", "Anja DOLL3"]),
+        (OFAC, "4", ["TOY4", "Anja DOLL4"]),
+        (SPARQL, "http://t/3", ["Toy 3"]),
+    ],
+)
+def test_xml_of_known_registers_is_read(tmp_path: Path, text: str, key: str, names: list[str]) -> None:
+    """Names in lists, in elements that go by a name, with references in them, and of several parts."""
+    path, report = tmp_path / "base.xml", ReadReport()
+    path.write_text(text)
+
+    found = read(path, report)
+
+    assert len(found) == len(N)
+    assert list(found[key].names()) == names
+    assert [one.message.rpartition(": ")[2] for one in report.warnings if "lists of other" in one.message] == (
+        ["'LIST.ENTITIES.ENTITY' (9). If they are the records, name their path"] if text == SANCTIONS else []
+    )
+
+
 def test_yaml_is_read_as_it_is_written(tmp_path: Path) -> None:
     """Lists and maps of records; what YAML takes for numbers and truth values stays text."""
     path = tmp_path / "base"
@@ -248,9 +352,11 @@ def test_properties_are_no_entities_where_classes_have_skos_labels(tmp_path: Pat
 def test_codes_of_languages_match(tmp_path: Path, languages: str) -> None:
     """ISO 639-1, 639-2 and 639-3 are one."""
     path = tmp_path / "yagoLabels.tsv"
-    path.write_text("".join(f'<id_{i}>\t<Toy_{i}>\trdfs:label\t"Toy {i}"@eng\t\n' for i in N))
+    path.write_text("\t\t\t30\n" + "".join(f'<id_{i}>\t<Toy_{i}>\trdfs:label\t"Toy {i}"@eng\t\n' for i in N))
 
-    assert len(read(path, languages=(languages,))) == len(N)
+    report = ReadReport(max_errors=0)
+    assert len(read(path, report, languages=(languages,))) == len(N)
+    assert report.filtered == {"line_about_the_table": 1}
 
 
 @pytest.mark.parametrize(
@@ -259,9 +365,15 @@ def test_codes_of_languages_match(tmp_path: Path, languages: str) -> None:
         (rows('T#\t{"name": "Toy #"}', 'T#\t{"name": "Toy #"}').replace("T#", "T0", 1), "cut -f2"),
         (rows("00\t300\tToy", "#\t3#\tToy"), "column 2, which would be the name, holds numbers"),
         (rows(",T0,Toy", ",T#,Toy #"), "column 1, which would be the id, is empty in"),
-        (rows("id,first_name,last_name", "#,Anna,Toy #"), "no column is known to be the name"),
+        (rows("id,birth_year,last_name", "#,1970,Toy #"), "no column is known to be the name"),
         (rows("CUI,label", ",Toy #"), "'CUI' is empty in 30 of the first 30 rows"),
         ('["Toy", "Doll"]', "lists of texts"),
+        ('[["NAME", "state"], ["Toy", "01"]]', r"jq -r '\.\[\] \| @csv'"),
+        ('{"fields": ["cik", "name"], "data": [[1, "Toy"], [2, "Doll"]]}', r"jq -r '\(\.fields, \.data\[\]\) \| @csv'"),
+        ('{"T1": "Toy", "T2": "Doll", "T3": "Kite"}', "one object of 3 texts by key"),
+        (rows("00001 A0  Toy fever", "000# A#  Toy fever #"), "fixed places"),
+        ("[toys]\nT1 = Toy\nT2 = Doll\n", "an INI file"),
+        ("----\nToys\n----\nID   Toy\nAC   T1\n//\n", "flat file"),
     ],
 )
 def test_a_refusal_says_what_the_columns_hold(tmp_path: Path, text: str, said: str) -> None:

@@ -14,6 +14,7 @@ import qdrant_edge as edge
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import StoreClosedError
+from pearl_qdrant.pieces import pause
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.child_process import EdgeProcess, EdgeWriter
 from pearl_qdrant.store.edge.content import IndexState
@@ -357,6 +358,7 @@ def _make_run(folder: CollectionFolder | CollectionView, point_filter: PointFilt
         found: list[Sequence[EnginePoint]] = []
         step = _QUERIES if query_filter is None else _FILTERED_QUERIES
         for start in range(0, len(queries), step):
+            pause()
             requests = edge.QueryBatchRequest([request(query) for query in queries[start : start + step]])
             with folder.shard("searching it") as shard:
                 found += shard.query_batch(requests)

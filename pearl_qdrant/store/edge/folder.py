@@ -395,6 +395,7 @@ class CollectionFolder(OpenedCollection):
     def changing(self, doing: str) -> Iterator[EdgeShard]:
         """Lock the shard for this thread to change it, in a block of `editing`; arguments and errors as for `shard`."""
         with self.editing(), self.shard(doing) as shard:
+            edge_shard.check_space(self.path, self.name, edge_shard.OPEN_BYTES, doing=doing)
             self.record_change()
             yield shard
 
@@ -417,6 +418,7 @@ class CollectionFolder(OpenedCollection):
             with edge_shard.edge_errors(self.name, "writing to it"):
                 files = self._content.files
                 if self._has_new_files:
+                    edge_shard.check_space(self.path, self.name, edge_shard.OPEN_BYTES)
                     self._shard.flush()
                     files = edge_content.store_files(self.path, self.work_shard, files)
                 content = self._next_content(edge_content.new_token(), files)
@@ -499,6 +501,11 @@ class CollectionFolder(OpenedCollection):
         self._shard = while_locked(partial(edge_shard.load_shard, self.work_shard, self.name), WAIT_S)
 
     def _close_shard(self, shard: EdgeShard, doing: str) -> None:
+        try:
+            edge_shard.check_space(self.path, self.name, edge_shard.OPEN_BYTES, doing=doing)
+        except StoreError:
+            keep_from_flushing(shard)  # its log has what was acknowledged
+            raise
         with edge_shard.edge_errors(self.name, doing):
             try:
                 shard.flush()

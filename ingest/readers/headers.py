@@ -1,0 +1,233 @@
+"""Words of headers: which columns they name, and whether a row is a header, or says what the columns under it hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence, Set
+from functools import lru_cache
+from typing import Any
+
+from ingest.base.format import TableColumns
+from pearl_qdrant.cells import text_of
+
+
+def shown(cell: Any) -> str:
+    """A cell as text, whatever it is."""
+    return "" if cell is None else text_of(cell)
+
+
+HEADERS = {
+    "id": "id entity_id cui qid identifier ident ui npi cik isin geoid loinc_num concept_id concepturi curie code uri "
+    "iri uid wikidata_id geonameid item lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código "
+    "codigo codice kode kod kód код номер 编号 代码 コード".split(),
+    "name": "canonical_name name preferred_label preferred_name preferred_term preflabel label title term item_label "
+    "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn "
+    "namn nimi nazwa název имя название наименование 名称 名前".split(),
+    "type": "type types kb_types entity_type semantic_type semantic_types".split(),
+    "alias": "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels "
+    "altlabel alt_label also_known_as aka display_name_alternatives other_names exact_synonyms item_alt_label "
+    "синонимы".split(),
+    "description": "description definition desc item_description definitions описание".split(),
+    "popularity": ["popularity"],
+}
+"""Words by what a column is, in order of preference, should a header have several; cells are compared without signs."""
+
+LAST_WORDS = {
+    "id": "id identifier code cui curie uri iri uuid guid number nr no key kennung nummer код".split(),
+    "name": "name label title term designation".split(),
+    "alias": "synonyms synonym aliases alias aka symbols acronyms acronym abbreviations abbreviation".split(),
+    "description": "description definition definitions".split(),
+}
+_SYMBOLS = frozenset(("symbol", "accession", "uuid", "guid"))
+"""Words that are ids where no column is called so; a symbol beside an id is an alias."""
+
+_OF_KINDS = frozenset("type kind class category status language currency zip post postal phone".split())
+"""Before a word for ids: many entities have the same."""
+
+_JOINED = {"id": re.compile(r"[A-Z]{3,}(?:ID|CODE)"), "name": re.compile(r"(?!FIRST|LAST|SUR|USER|FILE)[A-Z]{3,}NAME")}
+_OF_PERSONS = frozenset("first last middle given family maiden sur second third fourth".split())
+_PARTS = {
+    word: place
+    for place, words in enumerate((
+        "firstname givenname forename vorname prénom prenom nombre nome имя", "middlename secondname", "thirdname",
+        "fourthname", "lastname familyname surname nachname familienname nom apellido cognome sobrenome фамилия",
+    ))
+    for word in words.split()
+}  # fmt: skip
+"""Columns of parts of a person's name, in their order in it."""
+_TITLES = frozenset(("title", "titel", "titre"))  # of a person, where the parts of the name have columns
+OTHER_NAMES = frozenset(
+    "ascii alt alternative alternate brand common english former full local long native official old original other "
+    "prev previous scientific short trade trading vernacular".split()
+)
+"""What a further column of names is called, before the word for names."""
+
+_BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+_CAMEL = re.compile(r"(?<=[a-zß-ÿ])(?=[A-Z])")
+_SIGNS = re.compile(r"[\W_]+")
+
+
+def words_of(cell: str) -> list[str]:
+    """The words of a cell of a header: class, id for ``ClassID``, ``class_id`` and ``Class ID (text)``."""
+    return _SIGNS.sub(" ", _CAMEL.sub(" ", _BRACKETS.sub("", cell) or cell)).casefold().split()
+
+
+KNOWN = {what: {"".join(words_of(word)): place for place, word in enumerate(some)} for what, some in HEADERS.items()}
+
+
+def columns_of(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> list[int]:
+    """The columns of a header that may be this: those of known words first, in order of preference, then those with a
+    known last word.
+    """
+    return [i for _, _, i in ranked(header, what, taken)]
+
+
+def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> list[tuple[int, int, int]]:
+    """See `columns_of`; before each column how well its words are known, 0 the best, and its place among these."""
+    whole, last = KNOWN[what], LAST_WORDS.get(what, ())
+    found = []
+    in_words = list(map(words_of, header))
+    labelled = {tuple(words[:-1]) for words in in_words if words[-1:] == ["label"]} if what == "id" else ()
+    for i, words in enumerate(in_words):
+        if i in taken or not words or words[0] in ("is", "has"):
+            continue
+        if (place := whole.get("".join(words))) is not None:
+            found.append((0, place, i))
+        elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
+            is_weak = words[-2] in OTHER_NAMES if what == "name" else what == "id" and words[-2] in _OF_KINDS
+            found.append((1 + 2 * is_weak, 0, i))
+        elif what == "id" and not _SYMBOLS.isdisjoint((words[0], words[-1])):
+            found.append((2, 0, i))
+        elif tuple(words) in labelled or (what in _JOINED and _JOINED[what].fullmatch(header[i])):
+            found.append((3, 0, i))
+    return sorted(found)
+
+
+def parts_of_name(header: Sequence[str]) -> tuple[int, ...]:
+    """The columns of first, middle and last names, if no other column is, before them or as a whole, the name."""
+    found: dict[int, int] = {}
+    for i, cell in enumerate(header):
+        words = words_of(cell)
+        place = _PARTS.get("".join(words[-2:] if words[-1:] in (["name"], ["names"]) else words[-1:]).removesuffix("s"))
+        if place is not None:
+            found.setdefault(place, i)
+    parts = tuple(found[place] for place in sorted(found))
+    others = [(rank, i) for rank, _, i in ranked(header, "name", {*parts}) if header[i].casefold() not in _TITLES]
+    is_named = bool(others) and (others[0][0] == 0 or others[0][1] < min(parts, default=0))
+    is_named = is_named or any(words_of(header[i])[-2:] in (["full", "name"], ["whole", "name"]) for _, i in others)
+    return parts if 0 in found and len(found) > 1 and not is_named else ()
+
+
+@lru_cache(maxsize=256)
+def names_in(keys: tuple[str, ...]) -> tuple[int, ...]:
+    """Which of the keys of an object, such as an alias, give its name; the parts of one, if there are several."""
+    plain = [keys.index(key) for key in ("value", "name", "label", "text") if key in keys]
+    parts = [i for i, key in enumerate(keys) if "".join(words_of(key)) in _PARTS]
+    return tuple(plain[:1] or parts_of_name(keys) or columns_of(keys, "name")[:1] or parts[:1])
+
+
+def is_header(cells: Sequence[str], columns: TableColumns) -> bool:
+    """Whether a row is a header: it has every column that the options name, and words for ids and for names.
+
+    Where the options give a number, a known word at that place is enough.
+    """
+    header = [cell.strip() for cell in cells]
+    if len(header) < 2 or any(find_name(header, name) is None for name in columns.names()):
+        return False
+    known = (columns.id, "id"), (columns.name, "name")
+    if any(
+        value is not None and value.isdecimal() and 0 < int(value) <= len(header)
+        and "".join(words_of(header[int(value) - 1])) in KNOWN[what]
+        for value, what in known
+    ):  # fmt: skip
+        return True
+    is_known = {"id": bool(columns_of(header, "id")), "name": bool(columns_of(header, "name") or parts_of_name(header))}
+    if not all((value is not None and not value.isdecimal()) or is_known[what] for value, what in known):
+        return False
+    filled = list(filter(None, header))
+    return len(set(filled)) == len(filled) or all(is_known.values())
+
+
+def find_name(header: Sequence[str], name: str) -> int | None:
+    """The column of exactly this name, else the first that differs in case alone."""
+    return header.index(name) if name in header else next(iter(find_all(header, (name.casefold(),))), None)
+
+
+def find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = frozenset()) -> tuple[int, ...]:
+    """The columns of the words that are in the header and not taken; case does not matter."""
+    folded = [cell.casefold().replace(" ", "_") for cell in header]
+    found = (folded.index(word) for word in words if word in folded)
+    return tuple(i for i in found if i not in taken)
+
+
+HEADER_WORDS = frozenset(
+    "code codes concept curie definition description descriptor designation entity gene heading id identifier iri item "
+    "key kind label labels lang language mention name names number parent preflabel ref reference source status string "
+    "surface symbol synonym synonyms tag term terms text title titles type types uid uri url uuid value word".split()
+)
+"""Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
+
+INDEX = "Unnamed: "  # what pandas writes over a column without a name
+NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")
+DIGIT = re.compile(r"\d")
+_WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
+_N_OTHERS = 5  # rows after the first that must have ids with digits
+
+
+def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
+    """Whether the first row of a table is a header, although its words for ids and names are not known: all its cells
+    are different words, and two of them are `HEADER_WORDS`, one of several is the name of something, the ids of the
+    others have digits and the first has none, or the others have numbers where it has words.
+    """
+    cells = [str(cell).strip() for cell in first]
+    while cells and not cells[-1]:
+        cells.pop()
+    if len(cells) < 2 or len(set(cells)) < len(cells) or not all(map(_WORD.fullmatch, cells)):
+        return False
+    is_digit_less = not DIGIT.search(cells[0])
+    last = [(words_of(cell) or [""])[-1] for cell in cells]
+    if is_digit_less and sum(word in HEADER_WORDS for word in last) >= 2:
+        return True
+    if len(cells) > 2 and any(word == "name" != cell.casefold() for word, cell in zip(last, cells, strict=True)):
+        return True
+    has_digit = [bool(row and DIGIT.search(str(row[0]))) for row in others]
+    if is_digit_less and len(has_digit) >= _N_OTHERS and all(has_digit):
+        return True
+    return any(
+        sum(map(str.isalpha, cells[i])) > 1
+        for i in _numbers(others)
+        if i < len(cells) and not cells[i].startswith(INDEX)
+    )
+
+
+def _numbers(rows: Sequence[Sequence[Any]]) -> list[int]:
+    """The columns that hold nothing but numbers."""
+    width = min(map(len, rows), default=0) if len(rows) >= _N_OTHERS else 0
+    return [i for i in range(width) if all(NUMBER.fullmatch(shown(row[i]).strip()) for row in rows)]
+
+
+_RULER = re.compile(r"[-=+:|]*[-=]{2,}[-=+:|]*")
+_TAG = re.compile(r"#\w+(?:\s*\+\s*\w+)*")  # of the Humanitarian Exchange Language
+_KIND = re.compile(
+    r"\(.*\)|\[.*\]|\d+[sdn]|units?|str(?:ing)?|text|(?:var)?char(?:acter)?|int(?:eger)?|long|float|double|"
+    r"num(?:ber|eric)?|decimal|bool(?:ean)?|date(?:time)?|timestamp|object|category|key|id",
+    re.IGNORECASE,
+)
+
+
+def is_below_header(row: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
+    """Whether the row under a header is no entity but says what its columns hold: a line, tags, kinds of values, or
+    units, which stand where all rows after it have numbers.
+    """
+    cells = [shown(cell).strip() for cell in row]
+    filled = list(filter(None, cells))
+    if filled and all(map(_RULER.fullmatch, filled)):
+        return True
+    for sign in (_TAG, _KIND):
+        if len(filled) > 1 and all(map(sign.fullmatch, filled)):
+            return not any(all(sign.fullmatch(shown(cell).strip()) for cell in other) for other in others)
+    numbers = {i for i in _numbers(others) if i < len(cells)}
+    units = [cells[i] for i in numbers if cells[i]]
+    rest = [cell for i, cell in enumerate(cells) if i not in numbers and cell.strip("-–")]
+    is_plain = all(map(_KIND.fullmatch, rest))
+    return bool(units) and is_plain and not any(map(NUMBER.fullmatch, units))
