@@ -17,16 +17,17 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, score_pairs, top_weighted_features
+from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, top_weighted_features
 from pearl_qdrant.lexical.words import LEGAL_FORMS, without_legal_forms
 from pearl_qdrant.linking.ranking.model import baseline_similarity
+from pearl_qdrant.linking.ranking.name_parts import are_cut_words
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
-    FROM_SCORES,
     Form,
     WordVectors,
     as_words,
@@ -70,7 +71,8 @@ class Comparison:
         self.forms = forms
         self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
-        self._vectors, self._types = encode_mapped(as_words(self._names), encoder)
+        self._written = as_words(self._names)
+        self._vectors, self._types = encode_mapped(self._written, encoder)
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
         cosines = self._nearest.cosines[:, CROWD]
         self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)
@@ -208,6 +210,15 @@ class Comparison:
         ours, theirs = (person_words(self.form(form).strings)[0] for form in (a, b))
         return len(ours) != len(theirs) and self.is_person(a, b)
 
+    def has_cut_words(self, a: int, b: int) -> bool:
+        """Whether every word of one name is a word of the other, cut short or whole."""
+        return are_cut_words(self.form(a).strings, self.form(b).strings) > 0
+
+    def differ_in_a_word(self, a: int, b: int) -> bool:
+        """Whether one has all words of the other, and at most one more."""
+        one, two = (self.form(form).strings.content_set for form in (a, b))
+        return len(one ^ two) < 2 and bool(one & two)
+
     def doubt(self, a: int, b: int, *, is_same: bool) -> str:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
         if self.types.is_loose(a, b) and not is_same:
@@ -245,47 +256,36 @@ class Comparison:
         blocks = [self._block(pairs[start : start + _COMPARED]) for start in range(0, len(pairs), _COMPARED)]
         return np.concatenate([np.empty((0, len(FEATURES)), np.float32), *blocks])
 
-    def scores(self, pairs: IntArray, *, with_words: bool = True) -> dict[str, npt.NDArray[np.floating]]:
-        """The features `FROM_SCORES` of at most `_COMPARED` pairs, (p, 2), sorted by the first name; `with_words`:
-        those of the vectors of replaced words, too.
-        """
+    def _scores(self, pairs: IntArray) -> list[npt.NDArray[np.floating]]:
+        """The features `FROM_SCORES` of pairs, (p, 2)."""
         a, b = pairs[:, 0], pairs[:, 1]
         cosines = np.einsum(
             "ij,ij->i", np.asarray(self._vectors[a], np.float32), np.asarray(self._vectors[b], np.float32)
         )
-        numbers, rows = np.unique(pairs, return_inverse=True)
-        weighted = self._weighted.take(numbers)  # of few pairs, few names
-        lexical = score_pairs(weighted, weighted, rows.reshape(pairs.shape))
-        rank_a = (self._nearest.cosines[a] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
-        rank_b = (self._nearest.cosines[b] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
-        none: FloatArray = np.zeros(len(pairs), np.float32)
-        types, person, other, replaced_dense, fillers = none, none, none, none, none
+        other: FloatArray = np.zeros(len(pairs), np.float32)
         if self._types is not None:
-            both = np.asarray(self._types[a], np.float32) * np.asarray(self._types[b], np.float32)
-            types, person, other = np.sqrt(both).sum(axis=1), both[:, _PERSON], both[:, _OTHER]
-        if with_words:
-            forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
-            replaced_dense = self._words.cosines([replaced_words(one, two) for one, two in forms])
-            fillers = np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32)
-        return {
-            "dense": (cosines - self._baseline) / (1 - self._baseline),
-            "lexical": lexical.cosine,
-            "less_covered": np.minimum(lexical.mention_coverage, lexical.name_coverage),
-            "more_covered": np.maximum(lexical.mention_coverage, lexical.name_coverage),
-            "crowd": (np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
-            "rank": 1 / (1 + np.maximum(rank_a, rank_b)),
-            "rank_of_one": 1 / (1 + np.minimum(rank_a, rank_b)),
-            "types": types,
-            "person": person,
-            "other": other,
-            "replaced_dense": replaced_dense,
-            "fillers": fillers,
-        }
+            other = np.asarray(self._types[a, _OTHER], np.float32) * np.asarray(self._types[b, _OTHER], np.float32)
+        forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
+        return [
+            (cosines - self._baseline) / (1 - self._baseline),
+            (np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
+            np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32),
+            other,
+            self._words.cosines([replaced_words(one, two) for one, two in forms]),
+        ]
+
+    def judged(self, pairs: IntArray) -> npt.NDArray[np.float64]:
+        """The judge's scores of pairs, (p,), the mean of both directions."""
+        if not len(pairs):
+            return np.zeros(0)
+        names = [(self._written[a], self._written[b]) for a, b in pairs.tolist()]
+        scores = shipped_judge().scores([*names, *((b, a) for a, b in names)])
+        mean: npt.NDArray[np.float64] = scores.reshape(2, -1).mean(axis=0)
+        return mean
 
     def _block(self, pairs: IntArray) -> FloatArray:
         strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
-        scores = self.scores(pairs)
-        return np.column_stack([*(scores[name] for name in FROM_SCORES), np.array(strings)]).astype(np.float32)
+        return np.column_stack([*self._scores(pairs), np.array(strings)]).astype(np.float32)
 
 
 _ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=True))
@@ -297,7 +297,6 @@ def _mixed_initials(name: str) -> str:
     return "".join(_ROMAN.get(w) or (w if len(w) < 4 and w.isupper() else w[0]) for w in words).casefold()
 
 
-_SAME_COSINE = 1e-3  # half floats
 _PROBABLY = 0.95
 """Predicted probability of a person from which a name with a legal form more is asked: `Ford`, `Ford Inc`."""
 _BOTH = 0.25
