@@ -57,6 +57,10 @@ MOST_SOURCES = 64  # Sources that are remembered of a form: an acronym that is f
 MOST_CONTEXTS, LONGEST_CONTEXT = 8, 300  # Distinct contexts that are kept of a name, and characters of each
 PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
+EQUAL_CERTAINTY = 0.99
+"""Precision of equal spellings of one type: 1,650 of 1,652 pairs in five lists of names (runs/resolution). Mentions of
+news without contexts have less: 105 of 150."""
+
 _LONGEST_ACRONYM = 10
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
 

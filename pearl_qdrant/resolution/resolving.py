@@ -17,11 +17,11 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
-from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
 from pearl_qdrant.resolution.contexts import tell_apart
 from pearl_qdrant.resolution.names import (
+    EQUAL_CERTAINTY,
     CanonicalNames,
     FormKey,
     Forms,
@@ -68,7 +68,8 @@ class ResolveOptions:
         device: Device of the encoder.
         type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`names.py`);
             "off" ignores types.
-        precision: Share of the merges that should be right, in [0, 1]; what is less certain goes to the review.
+        precision: Share of the merges that should be right; what is less certain goes to the review. From 0.9 on, no
+            pair with a doubt is merged.
         propose: Merge nothing; what would have been merged is asked.
         link_threshold: Least probability of a link to the collection; default is the linker's.
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
@@ -79,7 +80,8 @@ class ResolveOptions:
         judge_cache: File of its answers, by the content of the questions.
 
     Raises:
-        ValueError: If `precision` or a threshold is not in [0, 1], or both `linker` and `collection` are given.
+        OptionError: If `precision` is out of reach.
+        ValueError: If it or a threshold is not in [0, 1], or both `linker` and `collection` are given.
     """
 
     linker: EntityLinker | None = None
@@ -100,6 +102,7 @@ class ResolveOptions:
 
     def __post_init__(self) -> None:
         check_threshold(self.precision)
+        shipped_model().threshold(self.precision)
         check_threshold(self.link_threshold)
         if self.type_mode not in ("hard", "off"):
             raise ValueError(f"type_mode is 'hard' or 'off', not {self.type_mode!r}")
@@ -219,6 +222,7 @@ def _with_contexts(
 
 
 ASKED_FROM = 0.5  # Least probability of a pair that a person is asked about
+STRICT_FROM = 0.9  # Precision from which a doubt forbids a merge
 
 
 class Assignment:
@@ -312,9 +316,14 @@ class Assignment:
         groups = self._groups(place)
         threshold = model.threshold(precision)
         clusters = NilClusters(
-            forms, encoder, model, self._apart(place), threshold=threshold, asked_from=min(ASKED_FROM, threshold)
+            *(forms, encoder, model, self._apart(place)),
+            threshold=threshold,
+            asked_from=min(ASKED_FROM, threshold),
+            is_strict=precision >= STRICT_FROM,
         )
         found = clusters.cluster(groups=groups, prefer=CanonicalNames(forms).weights)
+        for cluster in found:
+            cluster.agreement = {member: model.precision_at(one) for member, one in cluster.agreement.items()}
         held = {member for group in groups for member in group.members}
         pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
         reasons = dict(zip(pairs, clusters.reasons(pairs), strict=True))
@@ -365,7 +374,7 @@ class Assignment:
             elif model.key == (name, type_, context):
                 yield replace(model, count=count)
             else:
-                probability = min(model.probability, EXACT_CERTAINTY)
+                probability = min(model.probability, EQUAL_CERTAINTY)
                 yield replace(model, name=name, type=type_, context=context, probability=probability, reason=EQUAL,
                               count=count, founded=False)  # fmt: skip
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.words import IGNORED, word_rarity
 from pearl_qdrant.linking.ranking.forest import Forest
@@ -80,9 +81,22 @@ class PairModel:
         }
 
     def threshold(self, precision: float) -> float:
-        """The least probability at which that share of the merges is right; between the measured ones, on a line."""
+        """The least probability at which that share of the merges is right; between the measured ones, on a line.
+        Raises OptionError if no threshold gives it.
+        """
         precisions, thresholds = zip(*self.thresholds, strict=True)
-        return float(np.interp(precision, (*precisions, 1.0), (*thresholds, 1.0)))
+        if not precisions[0] <= precision <= precisions[-1]:
+            raise OptionError(
+                "precision",
+                f"A precision of {precision:g} is out of reach: names alone give {precisions[0]:g} to "
+                f"{precisions[-1]:g}. Ask for one of these; --review has what is less certain.",
+            )
+        return float(np.interp(precision, precisions, thresholds))
+
+    def precision_at(self, probability: float) -> float:
+        """The share of right merges among all that are as probable as this one: what `threshold` was asked for."""
+        precisions, thresholds = zip(*self.thresholds, strict=True)
+        return float(np.interp(probability, (0.0, *thresholds, 1.0), (0.0, *precisions, 1.0)))
 
     def is_worth_judging(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
         """Which of p pairs the judge should read, (p,), from (p, features)."""
