@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.resolution.contexts import Contexts
-from pearl_qdrant.resolution.names import EQUAL_CERTAINTY, Forms
+from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME
 from pearl_qdrant.resolution.pairs.model import (
@@ -436,7 +437,7 @@ class NilClusters:
             if (a, b) in self._apart or not comparison.types.agree_pair(a, b) or comparison.differ_in_signs(a, b):
                 continue
             if comparison.is_equal(a, b):
-                found[i] = EQUAL_CERTAINTY
+                found[i] = EXACT_CERTAINTY
             else:
                 found[i] = probability
                 if probability >= self._asked_from:

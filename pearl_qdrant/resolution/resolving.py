@@ -17,11 +17,11 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
+from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
 from pearl_qdrant.resolution.contexts import tell_apart
 from pearl_qdrant.resolution.names import (
-    EQUAL_CERTAINTY,
     CanonicalNames,
     FormKey,
     Forms,
@@ -239,6 +239,7 @@ class Assignment:
         self._rows: dict[int, ResolvedName] = {number[one.key]: one for one in held}
         self._taken = {one.node_id for one in held}
         self._decisions = decisions
+        self._equal = EXACT_CERTAINTY  # what equal spellings are shown with: they are one at any precision
         self._several = False
         self._of_form: dict[int, ResolvedName] = {}
         for i, row in sorted(self._rows.items()):
@@ -296,7 +297,7 @@ class Assignment:
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
         """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
-        known = self._of_form
+        known, self._equal = self._of_form, max(EXACT_CERTAINTY, precision)
         together = self._together_with_entities()
         is_open = (
             form not in together and (form not in known or not known[form].entity_id)
@@ -350,12 +351,13 @@ class Assignment:
             form = open_[member]
             if form in self._of_form:
                 continue
-            is_decided = member in held
+            is_decided, reason = member in held, reasons.get((cluster.representative, member), FOUNDED)
+            probability = cluster.agreement[member]
             name, type_, context = self._forms.names[self._forms.first[form]]
             self._of_form[form] = ResolvedName(
                 *(name, type_, model.node_id, model.canonical_name, None, None),
-                1.0 if is_decided else cluster.agreement[member],
-                DECIDED if is_decided else reasons[(cluster.representative, member)],
+                1.0 if is_decided else min(probability, self._equal) if reason == EQUAL else probability,
+                DECIDED if is_decided else reason,
                 self._forms.counts[self._forms.first[form]],
                 context=context,
             )
@@ -374,7 +376,7 @@ class Assignment:
             elif model.key == (name, type_, context):
                 yield replace(model, count=count)
             else:
-                probability = min(model.probability, EQUAL_CERTAINTY)
+                probability = min(model.probability, self._equal)
                 yield replace(model, name=name, type=type_, context=context, probability=probability, reason=EQUAL,
                               count=count, founded=False)  # fmt: skip
 

@@ -48,6 +48,8 @@ def asked(found: Resolution) -> dict[frozenset[str], str]:
         ("Republic of Alder", "New Republic of Alder", "another republic"),
         ("Bank of Alder", "Bank of Southern Alder", "another place"),
         ("Canva", "Canvas", "the same words but for a letter"),
+        ("Kovra Song", "Kovra Song (Acoustic)", "one has words in brackets"),
+        ("Kovrus albensis", "Kovras albensis", "words that are spelt alike"),
     ],
 )
 def test_a_doubt_is_asked_and_not_merged(one: str, other: str, doubt: str) -> None:
@@ -145,7 +147,14 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    "short, long", [("VQZ", "Vallen Quorn Zone"), ("V.Q.Z.", "Vallen Quorn Zone"), ("Z&Q", "Zellman and Quorn")]
+    "short, long",
+    [
+        ("VQZC", "Vallen Quorn Zone Company Ltd."),
+        ("V9m", "Vallenquorm"),
+        ("VQZ", "Vallen Quorn Zone"),
+        ("V.Q.Z.", "Vallen Quorn Zone"),
+        ("Z&Q", "Zellman and Quorn"),
+    ],
 )
 def test_an_acronym_joins_the_one_thing_that_it_fits(short: str, long: str) -> None:
     """Without sources, initials of one name of the list alone are its acronym, where chance would not give them."""

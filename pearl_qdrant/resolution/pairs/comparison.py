@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.keys import skeleton
+from pearl_qdrant.lexical.keys import initials, skeleton
 from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, top_weighted_features
 from pearl_qdrant.lexical.words import LEGAL_FORMS, without_legal_forms
 from pearl_qdrant.linking.ranking.model import baseline_similarity
@@ -143,11 +143,7 @@ class Comparison:
         for of_one in small:
             for one in [form for form in of_one if is_acronym_like(self._names[form])]:
                 letters = self.form(one).strings.joined
-                yield from (
-                    (one, other)
-                    for other in of_one
-                    if letters in {*self.form(other).strings.initials, _mixed_initials(self._names[other])}
-                )
+                yield from ((one, other) for other in of_one if other != one and letters in self._initials(other))
 
     def _fitting_acronyms(self) -> Iterator[tuple[int, int]]:
         """Acronyms with the names of these initials, where chance would give the list hardly one of them.
@@ -164,18 +160,32 @@ class Comparison:
         letters, n_words = Counter[str](), Counter[int]()
         for form, name in enumerate(self._names):
             strings = self.form(form).strings
-            initials = "".join(word[0] for word in without_legal_forms(strings.content))
-            if len(initials) > 1:
+            first = "".join(word[0] for word in without_legal_forms(strings.content))
+            fitting = self._initials(form)
+            if len(first) > 1:
                 sides = re.split(r"\s*&\s*|\s+and\s+", name)
-                pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else initials
+                pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else first
                 letters.update(pair)
                 n_words[len(pair)] += 1
-                for one in {pair, initials, _mixed_initials(name), *strings.initials} & short.keys():
-                    long.setdefault(one, []).append(form)
+                fitting |= {pair, first}
+            for one in fitting & short.keys():
+                long.setdefault(one, []).append(form)
         for acronym, forms in long.items():
-            share = math.prod(letters[letter] / letters.total() for letter in acronym)
+            share = math.prod(letters[letter] / max(letters.total(), 1) for letter in acronym)
             if n_words[len(acronym)] * share <= CHANCE:
                 yield from ((a, b) for a in short[acronym] for b in forms if a != b)
+
+    def _initials(self, form: int) -> set[str]:
+        """The initials of a name, with and without its legal forms; of a word its ends and the number of letters
+        between them: `i18n` of `internationalization`.
+        """
+        words = self.form(form).strings.folded.split()
+        found = {_mixed_initials(self._names[form]), *self.form(form).strings.initials}
+        for n in range(len(without_legal_forms(words)), len(words)):
+            found |= initials(words[:n])
+        return found | {
+            f"{word[0]}{len(word) - 2}{word[-1]}" for word in words[:1] if len(words) == 1 and len(word) > 4
+        }
 
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""
@@ -294,7 +304,12 @@ _ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=Tr
 def _mixed_initials(name: str) -> str:
     """Initials, but short words in capitals whole, and numbers in Roman: `wwii` of `World War 2`."""
     words = [] if name.isupper() else re.findall(r"\w+", name)
-    return "".join(_ROMAN.get(w) or (w if len(w) < 4 and w.isupper() else w[0]) for w in words).casefold()
+    return "".join(_ROMAN.get(w) or (w if _is_whole(w) else w[0]) for w in words).casefold()
+
+
+def _is_whole(word: str) -> bool:
+    """Whether initials have the whole word: a short one in capitals, and one with a number (`4o`)."""
+    return word[0].isdigit() or (len(word) < 4 and word.isupper())
 
 
 _PROBABLY = 0.95

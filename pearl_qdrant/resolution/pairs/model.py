@@ -145,6 +145,8 @@ PART_OF = "part of the name"
 _SAID = {"other_order": "other order of words", "slips": "one or two letters differ"}
 """What features of strings are called, the clearest first."""
 
+_SAID_FROM = 0.1
+
 DOUBTS = (
     "",
     "another type",
@@ -271,12 +273,23 @@ def _spelling(
     if is_disjoint and (len(short) < least or is_compound):
         return "short words that are spelt alike"
     n_known = (word_rarity(word) < 1.0) + (word_rarity(other) < 1.0)
+    if n_known == 0 and _are_taxa(one, two):
+        return "words that are spelt alike"
     is_near = OSA.distance(word, other, score_cutoff=2) <= 2
     if (n_known == 2 and is_near) or (
         n_known == 0 and len(one.content) == 2 and not _is_one_word(word, other, is_in_name=True)
     ):
         return "words that are spelt alike"
     return ""
+
+
+_TAXON = re.compile("[A-Z][a-z]+ [a-z]+")
+
+
+def _are_taxa(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether both are written as species, of another genus each: `Thunnus orientalis`."""
+    is_written = all(_TAXON.fullmatch(name.text) for name in (one, two))
+    return is_written and one.content[-1:] == two.content[-1:]
 
 
 def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
@@ -289,6 +302,6 @@ def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
 def reason_of(features: Sequence[float], *, is_same: bool) -> str:
     """What speaks for a merge, from features as in `FEATURES`, and whether the words are the same."""
     values = dict(zip(FEATURES, features, strict=True))
-    said = "equal words" if is_same else next((text for name, text in _SAID.items() if values[name] > 0), None)
+    said = "equal words" if is_same else next((text for name, text in _SAID.items() if values[name] > _SAID_FROM), None)
     numbers = f"vectors {values['dense']:.2f}, letters {values['edit']:.2f}"
     return numbers if said is None else f"{said}; {numbers}"

@@ -263,8 +263,8 @@ def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
         return 0
     if _are_equal(ours, theirs):
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
-    if len(ours) > 2 and sorted(ours) == sorted(theirs):  # the family name first
-        return SAME
+    if sorted(ours) == sorted(theirs) and (len(ours) > 2 or any(word_rarity(variant_word(one)) == 1 for one in ours)):
+        return SAME  # the family name first; two English words may be two names, `Martin James`
     return _fit(ours, theirs) or PART * _is_part(ours, theirs)
 
 
