@@ -409,8 +409,10 @@ class NilClusters:
                 if self._comparison.has_cut_words(*pairs[i].tolist()):
                     logits[i] = max(logits[i], _CUT)
         has_more = features[:, COLUMN["only_more"]] > 0
-        for i in np.flatnonzero(has_more & (sameness == SAME)):
-            has_more[i] = self._comparison.differ_in_middle(*pairs[i].tolist())
+        for i in np.flatnonzero(sameness == SAME):
+            a, b = pairs[i].tolist()
+            differ = self._comparison.differ_in_middle(a, b) and has_more[i]
+            has_more[i] = differ or self._comparison.differ_in_form(a, b)
         is_longer = is_possible & (has_more | (sameness == PART))
         is_near = is_possible & (features[:, COLUMN["fillers"]] == 0) & (sameness == 0)
         for i in np.flatnonzero(is_near):
@@ -426,7 +428,7 @@ class NilClusters:
         found, doubts = [FORBIDDEN] * len(pairs), [0] * len(pairs)
         evidence, logits = np.zeros(len(pairs)), measured.logits + self._shift
         read = np.flatnonzero(measured.is_possible & ((logits > _READ_FROM) | (measured.sameness > 0)))
-        evidence[read] = self._contexts.evidence([pairs[i] for i in read])
+        evidence[read] = self._contexts.evidence([pairs[i] for i in read.tolist()])
         probabilities = probability_of(logits + evidence)
         is_same = measured.sameness > 0
         # Of such pairs of the made lists 1,338 of 1,341 are right.
@@ -521,7 +523,7 @@ class NilClusters:
         """Whether two names that have all words of a shorter one are those of different things."""
         if one == other:
             return False
-        if self._comparison.are_told_apart(one, other):
+        if self._comparison.are_told_apart(one, other) or self._comparison.have_other_forms(one, other):
             return True
         ours, theirs = (self._comparison.form(form).strings.content_set for form in (one, other))
         if ours <= theirs or theirs <= ours:

@@ -308,8 +308,8 @@ def _labels(
     has told apart stays so.
     """
     pools: dict[FormKey, set[str]] = {}
-    for name, texts in contexts.items():
-        pools.setdefault(key_of(*name), set()).update(texts)
+    for given, texts in contexts.items():
+        pools.setdefault(key_of(*given), set()).update(texts)
     earlier: dict[FormKey, set[str]] = {}
     for name, type_, context in known:
         if context:
@@ -340,7 +340,7 @@ def _with_contexts(
         told = {(*name, text): n for text, n in contexts.get(name, {}).items() if text in of_one}
         found.update(told)
         if rest := count - sum(told.values()):
-            found[(*name, "")] = rest
+            found[name[0], name[1], ""] = rest
     return found
 
 

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import click
@@ -124,8 +125,9 @@ def pairs_of(names: list[GoldName], encoder: Encoder) -> tuple[Pairs, Comparison
 
 def weights_of(sets: Sequence[npt.NDArray[np.bool_]]) -> FloatArray:
     """Weights of the chosen pairs by which each set counts the same; their mean is 1."""
-    every = np.concatenate([np.full(one.sum(), 1 / max(one.sum(), 1)) for one in sets])
-    return every / every.mean()
+    every: FloatArray = np.concatenate([np.full(one.sum(), 1 / max(one.sum(), 1)) for one in sets])
+    every /= every.mean()
+    return every
 
 
 def fit_gate(sets: list[Pairs]) -> tuple[FloatArray, float, float]:
@@ -247,8 +249,9 @@ def main(data: Path, out: Path, model: str, work: Path | None, size: int) -> Non
         _log.info("%s: %d forms, %d pairs, %d judged", name, len(one.names), len(one.pairs), one.is_asked.sum())
     found = PairModel(fit_forest(every), *gate, ((0.5, 0.5),), prior)
     found = replace(found, thresholds=tuple(choose(every, list(held_out(every, found)))))
+    arrays: dict[str, Any] = found.to_arrays()
     with out.open("wb") as file:
-        np.savez_compressed(file, **found.to_arrays())
+        np.savez_compressed(file, **arrays)
 
 
 def judged_sets(data: Path, encoder: Encoder, size: int) -> dict[str, Pairs]:

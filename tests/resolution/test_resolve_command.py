@@ -133,6 +133,14 @@ def test_a_part_of_two_names_is_asked() -> None:
     assert len({one.node_id for one in found.names}) == 3
 
 
+def test_companies_of_other_legal_forms_are_two() -> None:
+    """A name that either may have is asked, and joins neither; beside one of them it does."""
+    found = resolved("Kovra KGaA", "Kovra & Co.", "Kovra")
+    assert len({one.node_id for one in found.names}) == 3
+    assert asked(found)[frozenset(("Kovra KGaA", "Kovra"))] == "part of several names"
+    assert is_one(resolved("Kovra & Co.", "Kovra"), "Kovra & Co.", "Kovra")
+
+
 def test_a_part_of_one_thing_joins_it_last() -> None:
     """Titles and a family name join the node of the only person that they fit, however that one is written."""
     names = ["Angela Vindemark", "Angela Karin Vindemark", "Vindemark", "Chancellor Vindemark", "Oslo"]

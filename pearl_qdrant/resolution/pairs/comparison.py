@@ -21,7 +21,7 @@ from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import initials, skeleton
 from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, top_weighted_features
-from pearl_qdrant.lexical.words import LEGAL_FORMS, without_legal_forms
+from pearl_qdrant.lexical.words import LEGAL_FORMS, legal_forms_of, without_legal_forms
 from pearl_qdrant.linking.ranking.model import baseline_similarity
 from pearl_qdrant.linking.ranking.name_parts import are_cut_words
 from pearl_qdrant.phrase_types import ENTITY_TYPES
@@ -37,7 +37,7 @@ from pearl_qdrant.resolution.pairs.features import (
     string_pair,
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
-from pearl_qdrant.resolution.pairs.same_words import Slots, person_words, sameness
+from pearl_qdrant.resolution.pairs.same_words import Slots, have_other_forms, person_words, sameness
 
 
 def pack_pairs(pairs: IntArray) -> IntArray:
@@ -220,6 +220,15 @@ class Comparison:
         ours, theirs = (person_words(self.form(form).strings)[0] for form in (a, b))
         return len(ours) != len(theirs) and self.is_person(a, b)
 
+    def have_other_forms(self, a: int, b: int) -> bool:
+        """Whether each has a legal form that the other lacks (`same_words.have_other_forms`)."""
+        return have_other_forms(self.form(a).strings, self.form(b).strings)
+
+    def differ_in_form(self, a: int, b: int) -> bool:
+        """Whether one alone has a legal form."""
+        ours, theirs = (legal_forms_of(self.form(form).strings.folded.split()) for form in (a, b))
+        return bool(ours) != bool(theirs)
+
     def has_cut_words(self, a: int, b: int) -> bool:
         """Whether every word of one name is a word of the other, cut short or whole."""
         return are_cut_words(self.form(a).strings, self.form(b).strings) > 0
@@ -233,6 +242,8 @@ class Comparison:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
         if self.types.is_loose(a, b) and not is_same:
             return "another type"
+        if self.have_other_forms(a, b):
+            return "each has another legal form"
         if self._is_company_of_person(a, b):
             return "a company and a person"
         return doubt(

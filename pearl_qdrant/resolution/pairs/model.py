@@ -167,6 +167,7 @@ DOUBTS = (
     "acronym of several names",
     "each has another acronym",
     "another generation",
+    "each has another legal form",
     "no word in common",
     "another republic",
     "another place",
