@@ -210,6 +210,7 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     key = spelling_key(fold_name(name))
     if len(key) <= SHORT_KEY:
         key = _JOINTS.sub("", name.casefold()).strip()
+        key = key.rstrip(".") or key
     elif len(key) <= SIGNED_KEY and name.strip():
         name = name.strip()
         key = name[0] * (name[0] in _SIGNS_BEFORE) + key + name[-1] * (name[-1] in _SIGNS_AFTER)
