@@ -26,6 +26,7 @@ from pearl_qdrant.resolution.names import (
     FormKey,
     Forms,
     NameRecord,
+    TellApart,
     free_id,
     gather,
     key_of,
@@ -174,12 +175,7 @@ def resolve(
         if asked.judge is not None:
             records = _with_contexts(records, contexts)
         known = {one.key: one.count for one in earlier.names}
-        forms = gather(
-            records,
-            known=known,
-            inputs=earlier.inputs,
-            tell_apart=lambda contexts: tell_apart(contexts, _encoder(asked, linker)),
-        )
+        forms = gather(records, known=known, inputs=earlier.inputs, tell_apart=_reader(asked, linker))
         assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
             assignment.link(linker, asked.link_threshold)
@@ -191,6 +187,11 @@ def resolve(
                 found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache, descriptions=contexts
             )
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
+
+
+def _reader(asked: ResolveOptions, linker: EntityLinker | None) -> TellApart:
+    """Tells contexts apart; the encoder is loaded if there are any."""
+    return lambda contexts: tell_apart(contexts, _encoder(asked, linker))
 
 
 def _encoder(asked: ResolveOptions, linker: EntityLinker | None) -> Encoder:

@@ -89,7 +89,7 @@ class PairModel:
             raise OptionError(
                 "precision",
                 f"A precision of {precision:g} is out of reach: names alone give {precisions[0]:g} to "
-                f"{precisions[-1]:g}. Ask for one of these; --review has what is less certain.",
+                f"{precisions[-1]:g}. Ask for one of these; the review has what is less certain.",
             )
         return float(np.interp(precision, precisions, thresholds))
 
