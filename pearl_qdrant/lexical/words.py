@@ -77,7 +77,8 @@ _JOINED = re.compile(
 """The same in scripts without spaces."""
 
 
-_ONE_SPELLING = {"incorporated": "inc", "corporation": "corp", "company": "co", "limited": "ltd"}
+_LOOSE = dict.fromkeys("incorporated corp corporation company co limited ltd llc".split(), "inc")
+"""Forms that lists of one company write for each other."""
 
 
 def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
@@ -90,9 +91,9 @@ def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
 
 
 def legal_forms_of(words: Sequence[str]) -> frozenset[str]:
-    """The words of the legal forms at the ends of folded words, each in one spelling."""
+    """The words of the legal forms at the ends of folded words, loose ones as one."""
     start, end = _without_ends(words)
-    return frozenset(_ONE_SPELLING.get(word, word) for word in (*words[:start], *words[end:]))
+    return frozenset(_LOOSE.get(word, word) for word in (*words[:start], *words[end:]))
 
 
 def _without_ends(words: Sequence[str]) -> tuple[int, int]:
