@@ -20,7 +20,18 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
-from pearl_qdrant.resolution.names import CanonicalNames, Forms, NameRecord, free_id, gather, key_of, read_names
+from pearl_qdrant.resolution.contexts import tell_apart
+from pearl_qdrant.resolution.names import (
+    CanonicalNames,
+    FormKey,
+    Forms,
+    NameRecord,
+    TellApart,
+    free_id,
+    gather,
+    key_of,
+    read_names,
+)
 from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
 from pearl_qdrant.resolution.resolution import (
     DEFAULT_BUDGET,
@@ -58,7 +69,8 @@ class ResolveOptions:
         device: Device of the encoder.
         type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`names.py`);
             "off" ignores types.
-        precision: Share of the merges that should be right, in [0, 1]; what is less certain goes to the review.
+        precision: Share of the merges that should be right; what is less certain goes to the review. From 0.9 on, no
+            pair with a doubt is merged.
         propose: Merge nothing; what would have been merged is asked.
         link_threshold: Least probability of a link to the collection; default is the linker's.
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
@@ -69,7 +81,8 @@ class ResolveOptions:
         judge_cache: File of its answers, by the content of the questions.
 
     Raises:
-        ValueError: If `precision` or a threshold is not in [0, 1], or both `linker` and `collection` are given.
+        OptionError: If `precision` is out of reach.
+        ValueError: If it or a threshold is not in [0, 1], or both `linker` and `collection` are given.
     """
 
     linker: EntityLinker | None = None
@@ -90,6 +103,7 @@ class ResolveOptions:
 
     def __post_init__(self) -> None:
         check_threshold(self.precision)
+        shipped_model().threshold(self.precision)
         check_threshold(self.link_threshold)
         if self.type_mode not in ("hard", "off"):
             raise ValueError(f"type_mode is 'hard' or 'off', not {self.type_mode!r}")
@@ -160,8 +174,8 @@ def resolve(
         contexts: dict[tuple[str, str], str] = {}
         if asked.judge is not None:
             records = _with_contexts(records, contexts)
-        known = {(one.name, one.type): one.count for one in earlier.names}
-        forms = gather(records, known=known, inputs=earlier.inputs)
+        known = {one.key: one.count for one in earlier.names}
+        forms = gather(records, known=known, inputs=earlier.inputs, tell_apart=_reader(asked, linker))
         assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
             assignment.link(linker, asked.link_threshold)
@@ -173,6 +187,11 @@ def resolve(
                 found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache, descriptions=contexts
             )
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
+
+
+def _reader(asked: ResolveOptions, linker: EntityLinker | None) -> TellApart:
+    """Tells contexts apart; the encoder is loaded if there are any."""
+    return lambda contexts: tell_apart(contexts, _encoder(asked, linker))
 
 
 def _encoder(asked: ResolveOptions, linker: EntityLinker | None) -> Encoder:
@@ -204,6 +223,7 @@ def _with_contexts(
 
 
 ASKED_FROM = 0.5  # Least probability of a pair that a person is asked about
+STRICT_FROM = 0.9  # Precision from which a doubt forbids a merge
 
 
 class Assignment:
@@ -212,12 +232,15 @@ class Assignment:
     def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:
         self._forms = forms
         # Tables of all names take 250 bytes a name, so they are made only where they are needed.
-        self._form = {key: form for form, key in enumerate(forms.keys)} if decisions else {}
+        self._form: dict[FormKey, int] = {key: form for form, key in enumerate(forms.keys)} if decisions else {}
+        if decisions:
+            self._form |= {name: form for name, form in zip(forms.names, forms.form_of, strict=True) if name[2]}
         held = apply_to_nodes(earlier, decisions)
         number = {name: i for i, name in enumerate(forms.names)} if held else {}
-        self._rows: dict[int, ResolvedName] = {number[(one.name, one.type)]: one for one in held}
+        self._rows: dict[int, ResolvedName] = {number[one.key]: one for one in held}
         self._taken = {one.node_id for one in held}
         self._decisions = decisions
+        self._equal = EXACT_CERTAINTY  # what equal spellings are shown with: they are one at any precision
         self._several = False
         self._of_form: dict[int, ResolvedName] = {}
         for i, row in sorted(self._rows.items()):
@@ -228,7 +251,7 @@ class Assignment:
     def link(self, linker: EntityLinker, threshold: float | None) -> None:
         """Give new names the entities of the linker's collections; a type that these do not have is no filter."""
         by_type: dict[str, list[int]] = {}
-        for number, (_, type_) in enumerate(self._forms.names):
+        for number, (_, type_, _) in enumerate(self._forms.names):
             if number not in self._rows:
                 by_type.setdefault(type_, []).append(number)
         found: dict[int, Link] = {}
@@ -253,12 +276,13 @@ class Assignment:
 
     def _linked(self, number: int, link: Link) -> ResolvedName:
         """The row of a name with an entity; its node is the entity's id, with its base where there are several."""
-        name, type_ = self._forms.names[number]
+        name, type_, context = self._forms.names[number]
         entity_id = link.entity_id or ""
         return ResolvedName(
             *(name, type_, f"{link.kb}:{entity_id}" if self._several else entity_id, link.canonical_name or entity_id),
             *(entity_id, link.kb, link.probability or 0.0, f"linked: {link.rule}" if link.rule else "linked"),
             self._forms.counts[number],
+            context=context,
         )
 
     def _decided_apart(self) -> dict[int, list[str]]:
@@ -274,7 +298,7 @@ class Assignment:
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
         """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
-        known = self._of_form
+        known, self._equal = self._of_form, max(EXACT_CERTAINTY, precision)
         together = self._together_with_entities()
         is_open = (
             form not in together and (form not in known or not known[form].entity_id)
@@ -294,9 +318,14 @@ class Assignment:
         groups = self._groups(place)
         threshold = model.threshold(precision)
         clusters = NilClusters(
-            forms, encoder, model, self._apart(place), threshold=threshold, asked_from=min(ASKED_FROM, threshold)
+            *(forms, encoder, model, self._apart(place)),
+            threshold=threshold,
+            asked_from=min(ASKED_FROM, threshold),
+            is_strict=precision >= STRICT_FROM,
         )
         found = clusters.cluster(groups=groups, prefer=CanonicalNames(forms).weights)
+        for cluster in found:
+            cluster.agreement = {member: model.precision_at(one) for member, one in cluster.agreement.items()}
         held = {member for group in groups for member in group.members}
         pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
         reasons = dict(zip(pairs, clusters.reasons(pairs), strict=True))
@@ -313,54 +342,55 @@ class Assignment:
         first = open_[cluster.representative]
         model = self._of_form.get(first)
         if model is None:
-            name, type_ = self._forms.names[self._forms.first[first]]
+            name, type_, context = self._forms.names[self._forms.first[first]]
             node_id = free_id(self._forms.keys[first], self._taken)
             self._taken.add(node_id)
             count = self._forms.counts[self._forms.first[first]]
-            model = ResolvedName(name, type_, node_id, name, None, None, 1.0, FOUNDED, count, founded=True)
+            model = ResolvedName(name, type_, node_id, name, None, None, 1.0, FOUNDED, count, True, (), context)
             self._of_form[first] = model
         for member in cluster.members:
             form = open_[member]
             if form in self._of_form:
                 continue
-            is_decided = member in held
-            name, type_ = self._forms.names[self._forms.first[form]]
+            is_decided, reason = member in held, reasons.get((cluster.representative, member), FOUNDED)
+            probability = cluster.agreement[member]
+            name, type_, context = self._forms.names[self._forms.first[form]]
             self._of_form[form] = ResolvedName(
                 *(name, type_, model.node_id, model.canonical_name, None, None),
-                1.0 if is_decided else cluster.agreement[member],
-                DECIDED if is_decided else reasons[(cluster.representative, member)],
+                1.0 if is_decided else min(probability, self._equal) if reason == EQUAL else probability,
+                DECIDED if is_decided else reason,
                 self._forms.counts[self._forms.first[form]],
+                context=context,
             )
 
     def _all_rows(self, together: dict[int, ResolvedName]) -> Iterable[ResolvedName]:
         """The row of each distinct name."""
-        for number, (name, type_) in enumerate(self._forms.names):
+        for number, (name, type_, context) in enumerate(self._forms.names):
             form, count = self._forms.form_of[number], self._forms.counts[number]
             if (row := self._rows.get(number)) is not None:
                 yield replace(row, count=count)
                 continue
             model = together.get(form) or self._of_form[form]
             if form in together:
-                yield replace(
-                    model, name=name, type=type_, probability=1.0, reason=DECIDED, count=count, founded=False, apart=()
-                )
-            elif (model.name, model.type) == (name, type_):
+                yield replace(model, name=name, type=type_, context=context, probability=1.0, reason=DECIDED,
+                              count=count, founded=False, apart=())  # fmt: skip
+            elif model.key == (name, type_, context):
                 yield replace(model, count=count)
             else:
-                probability = min(model.probability, EXACT_CERTAINTY)
-                yield replace(
-                    model, name=name, type=type_, probability=probability, reason=EQUAL, count=count, founded=False
-                )
+                probability = min(model.probability, self._equal)
+                yield replace(model, name=name, type=type_, context=context, probability=probability, reason=EQUAL,
+                              count=count, founded=False)  # fmt: skip
 
-    def _forms_of(self, name: str, type_: str) -> int | None:
-        return self._form.get(key_of(" ".join(name.split()), type_))
+    def _form_of(self, name: str, type_: str, context: str) -> int | None:
+        name = " ".join(name.split())
+        return self._form.get((name, type_, context) if context else key_of(name, type_))
 
     def _pairs(self, verdict: str) -> Iterable[Pair]:
         """Forms of decisions."""
         for decision in self._decisions:
             if decision.verdict == verdict:
-                a = self._forms_of(decision.name, decision.type)
-                b = self._forms_of(decision.other, decision.other_type)
+                a = self._form_of(decision.name, decision.type, decision.context)
+                b = self._form_of(decision.other, decision.other_type, decision.other_context)
                 if a is not None and b is not None and a != b:
                     yield a, b
 
@@ -416,7 +446,7 @@ class Assignment:
 
 def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
     """Of each two nodes that may be one, the most probable pair; those whose decision changes most first."""
-    by_name = {(one.name, one.type): one for one in names}
+    by_name = {one.key: one for one in names}
     given = Counter[str]()
     for one in names:
         given[one.node_id] += one.count
@@ -430,5 +460,6 @@ def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[Ne
             best[key] = ReviewPair(
                 *(one.name, one.type, one.node_id, other.name, other.type, other.node_id),
                 *(pair.probability, pair.reason, min(given[one.node_id], given[other.node_id])),
+                *(one.context, other.context),
             )
     return in_order_of_change(best.values())
