@@ -58,8 +58,6 @@ MOST_CONTEXTS, LONGEST_CONTEXT = 8, 300  # Distinct contexts that are kept of a 
 PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
 _LONGEST_ACRONYM = 10
-_NUMERONYM = re.compile(r"[A-Za-z]\d{1,2}[A-Za-z]")
-_JOINTS = re.compile(r"(?<=\w)[\s\-\u2010-\u2015]+(?=\w)")  # what joins the letters of a short name: `F-S`, `FS`
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
 
 
@@ -209,8 +207,7 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     name = plain_name(name)
     key = spelling_key(fold_name(name))
     if len(key) <= SHORT_KEY:
-        key = _JOINTS.sub("", name.casefold()).strip()
-        key = key.rstrip(".") or key
+        key = " ".join(name.casefold().split())
     elif len(key) <= SIGNED_KEY and name.strip():
         name = name.strip()
         key = name[0] * (name[0] in _SIGNS_BEFORE) + key + name[-1] * (name[-1] in _SIGNS_AFTER)
@@ -309,8 +306,8 @@ def _labels(
     has told apart stays so.
     """
     pools: dict[FormKey, set[str]] = {}
-    for given, texts in contexts.items():
-        pools.setdefault(key_of(*given), set()).update(texts)
+    for name, texts in contexts.items():
+        pools.setdefault(key_of(*name), set()).update(texts)
     earlier: dict[FormKey, set[str]] = {}
     for name, type_, context in known:
         if context:
@@ -341,7 +338,7 @@ def _with_contexts(
         told = {(*name, text): n for text, n in contexts.get(name, {}).items() if text in of_one}
         found.update(told)
         if rest := count - sum(told.values()):
-            found[name[0], name[1], ""] = rest
+            found[(*name, "")] = rest
     return found
 
 
@@ -398,14 +395,10 @@ def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int
 
 
 def is_acronym_like(name: str) -> bool:
-    """Whether a string looks like an acronym: one word of 2 to 10 characters, most of its letters in capitals; or two
-    letters around a number, `i18n`.
-    """
+    """Whether a string looks like an acronym: one word of 2 to 10 characters, most of its letters in capitals."""
     letters = [c for c in name if c.isalpha()]
     if " " in name or not len(letters) >= 2 or len(name) > _LONGEST_ACRONYM:
         return False
-    if _NUMERONYM.fullmatch(name):
-        return True
     return 2 * sum(c.isupper() for c in letters) > len(letters)
 
 

@@ -26,7 +26,6 @@ from pearl_qdrant.resolution.names import (
     FormKey,
     Forms,
     NameRecord,
-    TellApart,
     free_id,
     gather,
     key_of,
@@ -69,8 +68,7 @@ class ResolveOptions:
         device: Device of the encoder.
         type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`names.py`);
             "off" ignores types.
-        precision: Share of the merges that should be right; what is less certain goes to the review. From 0.9 on, no
-            pair with a doubt is merged.
+        precision: Share of the merges that should be right, in [0, 1]; what is less certain goes to the review.
         propose: Merge nothing; what would have been merged is asked.
         link_threshold: Least probability of a link to the collection; default is the linker's.
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
@@ -81,8 +79,7 @@ class ResolveOptions:
         judge_cache: File of its answers, by the content of the questions.
 
     Raises:
-        OptionError: If `precision` is out of reach.
-        ValueError: If it or a threshold is not in [0, 1], or both `linker` and `collection` are given.
+        ValueError: If `precision` or a threshold is not in [0, 1], or both `linker` and `collection` are given.
     """
 
     linker: EntityLinker | None = None
@@ -103,7 +100,6 @@ class ResolveOptions:
 
     def __post_init__(self) -> None:
         check_threshold(self.precision)
-        shipped_model().threshold(self.precision)
         check_threshold(self.link_threshold)
         if self.type_mode not in ("hard", "off"):
             raise ValueError(f"type_mode is 'hard' or 'off', not {self.type_mode!r}")
@@ -175,7 +171,12 @@ def resolve(
         if asked.judge is not None:
             records = _with_contexts(records, contexts)
         known = {one.key: one.count for one in earlier.names}
-        forms = gather(records, known=known, inputs=earlier.inputs, tell_apart=_reader(asked, linker))
+        forms = gather(
+            records,
+            known=known,
+            inputs=earlier.inputs,
+            tell_apart=lambda contexts: tell_apart(contexts, _encoder(asked, linker)),
+        )
         assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
             assignment.link(linker, asked.link_threshold)
@@ -187,11 +188,6 @@ def resolve(
                 found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache, descriptions=contexts
             )
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
-
-
-def _reader(asked: ResolveOptions, linker: EntityLinker | None) -> TellApart:
-    """Tells contexts apart; the encoder is loaded if there are any."""
-    return lambda contexts: tell_apart(contexts, _encoder(asked, linker))
 
 
 def _encoder(asked: ResolveOptions, linker: EntityLinker | None) -> Encoder:
@@ -223,7 +219,6 @@ def _with_contexts(
 
 
 ASKED_FROM = 0.5  # Least probability of a pair that a person is asked about
-STRICT_FROM = 0.9  # Precision from which a doubt forbids a merge
 
 
 class Assignment:
@@ -240,7 +235,6 @@ class Assignment:
         self._rows: dict[int, ResolvedName] = {number[one.key]: one for one in held}
         self._taken = {one.node_id for one in held}
         self._decisions = decisions
-        self._equal = EXACT_CERTAINTY  # what equal spellings are shown with: they are one at any precision
         self._several = False
         self._of_form: dict[int, ResolvedName] = {}
         for i, row in sorted(self._rows.items()):
@@ -298,7 +292,7 @@ class Assignment:
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
         """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
-        known, self._equal = self._of_form, max(EXACT_CERTAINTY, precision)
+        known = self._of_form
         together = self._together_with_entities()
         is_open = (
             form not in together and (form not in known or not known[form].entity_id)
@@ -318,14 +312,9 @@ class Assignment:
         groups = self._groups(place)
         threshold = model.threshold(precision)
         clusters = NilClusters(
-            *(forms, encoder, model, self._apart(place)),
-            threshold=threshold,
-            asked_from=min(ASKED_FROM, threshold),
-            is_strict=precision >= STRICT_FROM,
+            forms, encoder, model, self._apart(place), threshold=threshold, asked_from=min(ASKED_FROM, threshold)
         )
         found = clusters.cluster(groups=groups, prefer=CanonicalNames(forms).weights)
-        for cluster in found:
-            cluster.agreement = {member: model.precision_at(one) for member, one in cluster.agreement.items()}
         held = {member for group in groups for member in group.members}
         pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
         reasons = dict(zip(pairs, clusters.reasons(pairs), strict=True))
@@ -352,13 +341,12 @@ class Assignment:
             form = open_[member]
             if form in self._of_form:
                 continue
-            is_decided, reason = member in held, reasons.get((cluster.representative, member), FOUNDED)
-            probability = cluster.agreement[member]
+            is_decided = member in held
             name, type_, context = self._forms.names[self._forms.first[form]]
             self._of_form[form] = ResolvedName(
                 *(name, type_, model.node_id, model.canonical_name, None, None),
-                1.0 if is_decided else min(probability, self._equal) if reason == EQUAL else probability,
-                DECIDED if is_decided else reason,
+                1.0 if is_decided else cluster.agreement[member],
+                DECIDED if is_decided else reasons[(cluster.representative, member)],
                 self._forms.counts[self._forms.first[form]],
                 context=context,
             )
@@ -377,7 +365,7 @@ class Assignment:
             elif model.key == (name, type_, context):
                 yield replace(model, count=count)
             else:
-                probability = min(model.probability, self._equal)
+                probability = min(model.probability, EXACT_CERTAINTY)
                 yield replace(model, name=name, type=type_, context=context, probability=probability, reason=EQUAL,
                               count=count, founded=False)  # fmt: skip
 
