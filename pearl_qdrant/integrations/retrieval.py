@@ -216,8 +216,7 @@ class EntityIndex:
         return _sparse(terms)
 
     def _terms_of_question(self, question: str, wanted: Mapping[str, float]) -> SparseVector:
-        words = _words(question)
-        terms: dict[str, float] = {word: float(n) for word, n in Counter(words).items()}
+        terms: dict[str, float] = {word: float(n) for word, n in Counter(words := _words(question)).items()}
         for entity_id, n in wanted.items():
             terms[_term(entity_id)] = 2 * n * self.entity_weight
             terms |= {_term(entity_id, word): -n * self.entity_weight for word in words}
@@ -267,8 +266,7 @@ def _joined(searches: Iterable[Sequence[ScoredPoint]]) -> dict[Any, float]:
 
 
 def _found(payload: Mapping[str, Any], score: float, wanted: Iterable[str]) -> FoundDocument:
-    has = set(payload.get(ENTITY_IDS, ()))
-    ids = tuple(one for one in wanted if one in has)
+    ids = tuple(one for one in wanted if one in payload.get(ENTITY_IDS, ()))
     return FoundDocument(str(payload["id"]), str(payload["text"]), score, ids, payload.get("metadata", {}))
 
 

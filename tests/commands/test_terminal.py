@@ -283,7 +283,7 @@ SHOWN: list[tuple[str, ...]] = [
     ("models", "show", "model"),
     ("models", "list"),
     ("doctor", "--model", "model"),
-    ("ingest", "base.tsv", "--model", "model", "--collection", "loaded"),
+    ("ingest", "base.tsv", "--model", "model", "--collection", "loaded", "--max-errors", "9"),
     ("ingest", "base.tsv", "--dry-run", "--json"),
     ("resolve", "mentions.txt", "--collection", "base", "--model", "model"),
     ("crosswalk", "base.tsv", "base"),

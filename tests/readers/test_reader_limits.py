@@ -141,7 +141,8 @@ def test_scattered_rows_past_a_bound_are_refused_by_name(
 ) -> None:
     """An id with too many scattered rows is an error of the scan, which names the id before anything is encoded."""
     monkeypatch.setattr(limits, bound, N)
-    path = make(tmp_path, "base.tsv", "".join(f"Q{i % 2}\tname {i}\n" for i in range(30)) + "Q3\tname\n")
+    rows = "".join(f"Q{i % 2}\tname {i}\n" for i in range(30))
+    path = make(tmp_path, "base.tsv", f"id\tname\n{rows}Q3\tname\n")
 
     with open_reader([path], "tsv") as reader:
         with pytest.raises(InputError, match=rf"{reason}: the id 'Q[01]' .* Is this really the column of ids\?"):
