@@ -216,7 +216,7 @@ class EntityIndex:
         return _sparse(terms)
 
     def _terms_of_question(self, question: str, wanted: Mapping[str, float]) -> SparseVector:
-        terms: dict[str, float] = {word: float(n) for word, n in Counter(words := _words(question)).items()}
+        terms: dict[str, float] = dict(Counter(words := _words(question)))
         for entity_id, n in wanted.items():
             terms[_term(entity_id)] = 2 * n * self.entity_weight
             terms |= {_term(entity_id, word): -n * self.entity_weight for word in words}

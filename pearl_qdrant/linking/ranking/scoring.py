@@ -56,6 +56,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     is_acronym,
     is_misread,
     new_string_features,
+    shared_letters,
     sorted_similarity,
     string_features,
     word_changes,
@@ -123,6 +124,8 @@ def candidate_features(
         opposite(of_mention, of_name),
         are_cut_words(of_mention, of_name),
         equal_part(of_mention, of_name) if is_organisation(point) else 0.0,
+        shared_letters(of_mention, of_name),
+        shared_letters(of_name, of_mention),
         *UNJUDGED,
     )
 

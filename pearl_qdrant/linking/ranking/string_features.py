@@ -150,6 +150,13 @@ def equal_numbers(mention: StringFeatures, name: StringFeatures) -> float:
     return float(bool(mention.numbers) and mention.numbers == name.numbers)
 
 
+def shared_letters(one: StringFeatures, other: StringFeatures) -> float:
+    """Share of the letters of a string that are in words of the other, in [0, 1]."""
+    words = one.folded.split()
+    n = sum(map(len, words))
+    return sum([len(word) for word in words if word in other.words]) / n if n else 0.0
+
+
 def is_acronym(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether one side is the initials of the other, or has them as a word; 0.5 without the first word of a name."""
     if _has_initials(mention, name) or _has_initials(name, mention):
