@@ -59,7 +59,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, NameOwners, make_mentions
-from pearl_qdrant.linking.ranking.model import NIL_FEATURES, RankingModel, shipped_model
+from pearl_qdrant.linking.ranking.model import RankingModel, shipped_model
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import Manifest, NamePoint
@@ -118,9 +118,6 @@ SMALL_SHARES = {kind.name: kind.share for kind in KINDS} | {
     "nil first name": 2.0,
 }
 """Weights of the kinds of made mentions: what must not be linked counts for more, most of all in small bases."""
-NIL_SHIFT = -0.3
-"""Added to the bias of NIL. Without it the probabilities of sets that the fit has not seen are too low: 0.58 on average
-for 0.64 right in AutoFJ. What would make them equal, -0.7, links too many names that a base lacks."""
 L2 = 1e-4
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
@@ -333,10 +330,7 @@ def set_of(task: Task) -> str:
 
 def fit(tasks: Sequence[Task]) -> RankingModel:
     """Fit the coefficients to weighted tasks."""
-    found = fit_ranking(weighted(tasks), l2=L2)
-    nil = found.nil_features.copy()
-    nil[NIL_FEATURES.index("bias")] += NIL_SHIFT
-    return replace(found, nil_features=nil)
+    return fit_ranking(weighted(tasks), l2=L2)
 
 
 def judged(tasks: Sequence[Task], model: str, judges: Path | None) -> list[Task]:

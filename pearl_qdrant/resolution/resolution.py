@@ -481,19 +481,7 @@ def apply_judge(
         for pair in found.review
     ]
     new = [question for question in questions if question.key not in known][:budget]
-    for start in range(0, len(new), BATCH):
-        batch = new[start : start + BATCH]
-        answers = list(judge(batch))
-        if len(answers) != len(batch):
-            raise ValueError(
-                f"the judge got {len(batch)} questions and returned {len(answers)} answers; return one for each"
-            )
-        if wrong := [answer for answer in answers if answer not in ("same", "different", None)]:
-            raise ValueError(f"the judge returned {wrong[0]!r}; an answer is 'same', 'different' or None")
-        known.update({question.key: answer for question, answer in zip(batch, answers, strict=True)})
-        if cache is not None:
-            with Path(cache).open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps({"key": one.key, "answer": known[one.key]}) + "\n" for one in batch)
+    _ask(judge, new, known, cache)
     decided = [(question.pair, known.get(question.key)) for question in questions]
     decisions = [
         Decision(
@@ -519,6 +507,25 @@ def apply_judge(
         names=tuple(sorted(names, key=lambda one: (one.node_id, not one.founded, one.name))),
         review=tuple(pair for pair in left if pair.node_id != pair.other_node_id),
     )
+
+
+def _ask(
+    judge: Judge, new: Sequence[Question], known: dict[str, Verdict | None], cache: str | os.PathLike[str] | None
+) -> None:
+    """Add the judge's answers to the known ones, and to the file."""
+    for start in range(0, len(new), BATCH):
+        batch = new[start : start + BATCH]
+        answers = list(judge(batch))
+        if len(answers) != len(batch):
+            raise ValueError(
+                f"the judge got {len(batch)} questions and returned {len(answers)} answers; return one for each"
+            )
+        if wrong := [answer for answer in answers if answer not in ("same", "different", None)]:
+            raise ValueError(f"the judge returned {wrong[0]!r}; an answer is 'same', 'different' or None")
+        known.update({question.key: answer for question, answer in zip(batch, answers, strict=True)})
+        if cache is not None:
+            with Path(cache).open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps({"key": one.key, "answer": known[one.key]}) + "\n" for one in batch)
 
 
 def _read(path: Path) -> dict[str, Verdict | None]:

@@ -155,16 +155,7 @@ def resolve(
                 *wanted, store=asked.store, model=asked.model, device=asked.device, read_only=True
             )
             linker = stack.enter_context(opened)
-        records: Iterable[str | NameRecord]
-        if isinstance(names, os.PathLike) or (
-            isinstance(names, str) and len(names) < 4096 and not {"\n", "\0"} & set(names) and Path(names).is_file()
-        ):
-            file = stack.enter_context(Path(names).open("rb"))
-            records = read_names(file, str(names))
-        elif isinstance(names, str):
-            raise TypeError(f"names is one string that is no file: {names[:80]!r}; pass a list of names")
-        else:
-            records = names
+        records = _records(names, stack)
         if asked.type_mode == "off":
             records = (replace(one, type="") if isinstance(one, NameRecord) else one for one in records)
         contexts: dict[tuple[str, str], str] = {}
@@ -188,6 +179,17 @@ def resolve(
                 found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache, descriptions=contexts
             )
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
+
+
+def _records(names: Iterable[str | NameRecord] | PathLike, stack: ExitStack) -> Iterable[str | NameRecord]:
+    """The records of a file, which the stack closes, or those given."""
+    if isinstance(names, os.PathLike) or (
+        isinstance(names, str) and len(names) < 4096 and not {"\n", "\0"} & set(names) and Path(names).is_file()
+    ):
+        return read_names(stack.enter_context(Path(names).open("rb")), str(names))
+    if isinstance(names, str):
+        raise TypeError(f"names is one string that is no file: {names[:80]!r}; pass a list of names")
+    return names
 
 
 def _encoder(asked: ResolveOptions, linker: EntityLinker | None) -> Encoder:
