@@ -386,7 +386,7 @@ class NilClusters:
         found, doubts = [FORBIDDEN] * len(pairs), [0] * len(pairs)
         evidence, logits = np.zeros(len(pairs)), measured.logits + self._shift
         read = np.flatnonzero(measured.is_possible & ((logits > _READ_FROM) | (measured.sameness > 0)))
-        evidence[read] = self._contexts.evidence([pairs[i] for i in read])
+        evidence[read] = self._contexts.evidence([pairs[i] for i in read.tolist()])
         probabilities = probability_of(logits + evidence)
         is_same = measured.sameness > 0
         # Of such pairs of the made lists 1,338 of 1,341 are right.

@@ -309,9 +309,9 @@ def _labels(
     for name, texts in contexts.items():
         pools.setdefault(key_of(*name), set()).update(texts)
     earlier: dict[FormKey, set[str]] = {}
-    for name, type_, context in known:
+    for called, type_, context in known:
         if context:
-            earlier.setdefault(key_of(name, type_), set()).add(context)
+            earlier.setdefault(key_of(called, type_), set()).add(context)
     asked = {
         key: sorted(texts | earlier.get(key, set()))
         for key, texts in pools.items()
@@ -338,7 +338,7 @@ def _with_contexts(
         told = {(*name, text): n for text, n in contexts.get(name, {}).items() if text in of_one}
         found.update(told)
         if rest := count - sum(told.values()):
-            found[(*name, "")] = rest
+            found[name[0], name[1], ""] = rest
     return found
 
 
