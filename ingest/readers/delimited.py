@@ -240,7 +240,7 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
         message = (
             f"its columns stand at fixed places (the second at {width}). Make a table of it, as with pandas.read_fwf"
         )
-        raise FormatError(path, 1, message)
+        return FormatError(path, 1, message)
     first = make_excerpt(next(line for line in lines if line.strip()))
     sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
     what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"

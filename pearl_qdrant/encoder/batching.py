@@ -304,6 +304,7 @@ class _FairPool:
 
     def __init__(self, workers: int) -> None:
         self._threads = ThreadPoolExecutor(workers, "encode")
+        self._workers = workers
         self._lock = threading.Lock()
         self._waiting: deque[deque[tuple[Callable[[], None], Future[None]]]] = deque()
 
@@ -312,23 +313,30 @@ class _FairPool:
         futures = [Future[None]() for _ in batches]
         with self._lock:
             self._waiting.append(deque(zip(batches, futures, strict=True)))
-        for _ in batches:
-            self._threads.submit(self._run_next)
+        for _ in range(min(self._workers, len(batches))):
+            self._threads.submit(self._run_all)
         return futures
 
-    def _run_next(self) -> None:
-        """Run the next batch of the call whose turn it is."""
+    def _next(self) -> tuple[Callable[[], None], Future[None]] | None:
+        """The next batch of the call whose turn it is; None if no call waits."""
         with self._lock:
-            call = self._waiting.popleft()
-            batch, future = call.popleft()
-            if call:
-                self._waiting.append(call)
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(batch())
-        except BaseException as error:  # noqa: BLE001 (who waits for it raises it)
-            future.set_exception(error)
+            while self._waiting:
+                if call := self._waiting.popleft():
+                    found = call.popleft()
+                    self._waiting.append(call)
+                    return found
+        return None
+
+    def _run_all(self) -> None:
+        """Run what waits, of whatever call: a call that was interrupted here or is empty takes no turn of another's."""
+        while (found := self._next()) is not None:
+            batch, future = found
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(batch())
+            except BaseException as error:  # noqa: BLE001 (who waits for it raises it)
+                future.set_exception(error)
 
 
 def is_out_of_memory(error: Exception) -> bool:

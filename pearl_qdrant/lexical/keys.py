@@ -70,7 +70,7 @@ def initials(words: Sequence[str]) -> frozenset[str]:
     return frozenset([one for one in found if len(one) in ACRONYM])
 
 
-def are_initials(spelling: str, folded: str) -> bool:
+def fits_initials(folded: str, spelling: str) -> bool:
     """Whether a spelling key is the initials of a folded name, or of all but its first word, as both are searched."""
     if len(spelling) not in _SEARCHED or " " not in folded:
         return False

@@ -20,7 +20,7 @@ from itertools import chain
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, type_marginals
-from pearl_qdrant.lexical.keys import are_initials, key_rows, name_keys, slip_features, spelling_key
+from pearl_qdrant.lexical.keys import fits_initials, key_rows, name_keys, slip_features, spelling_key
 from pearl_qdrant.lexical.ngrams import (
     IdfTable,
     SparseRows,
@@ -297,7 +297,7 @@ def _set_string_scores(
                 name.is_same_spelling = True
             elif beginnings and spelling and _has_words(folded, words, beginnings):
                 name.has_same_words = True
-            elif are_initials(own, folded) or are_initials(spelling, mention):
+            elif fits_initials(folded, own) or fits_initials(mention, spelling):
                 name.has_initials = True
             name.folded = folded
             pairs.append((row, rows.setdefault(folded, len(rows))))

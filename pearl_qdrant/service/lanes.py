@@ -22,7 +22,7 @@ MAX_QUEUED_CALLS = 64  # Calls of one client that may wait or run
 _CLIENTS = 4  # The calls of all clients are at most those of so many
 PAUSED = 16  # Calls that have begun and wait for their turn, at most, since each keeps what it has so far
 SHORT_TEXT = 2000  # Characters of a text for which a lane of its own waits for no longer ones
-_GIVE_WAY_S = 0.25  # A long call stands still for others so long at most between two turns, in seconds
+_GIVE_WAY_S = 0.25  # A long call stands still for those of other lanes so long at most between two pieces, in seconds
 _PIECE_S = 0.05  # A turn lasts so long at least, in seconds
 
 asking: ContextVar[tuple[str, bytes]] = ContextVar("pearl_qdrant_asking", default=("", b""))
@@ -188,8 +188,7 @@ class Lane:
             self._end(one)
         if now - one.turn_began < _PIECE_S or threading.get_ident() != one.thread:
             return
-        for lane in self._before:
-            wait(lane.answers(), timeout=_GIVE_WAY_S)
+        wait(itertools.chain.from_iterable(lane.answers() for lane in self._before), timeout=_GIVE_WAY_S)
         one.turn_began += time.monotonic() - now  # of others
         with self._lock:
             self._count_time(one)

@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import math
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import onnxruntime as ort
@@ -91,6 +92,30 @@ def test_a_small_call_does_not_wait_for_all_batches_of_a_large_one(
         asked.result(60)
         assert not large.done()
         may_run.release(100)
+
+
+@pytest.mark.parametrize("before", ["nothing to encode", "an interrupted call"])
+def test_a_call_waits_for_its_own_batches_alone(
+    folders: dict[str, Path], before: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call without a batch, or one that was interrupted while it started its batches, costs no later call a batch."""
+    tokenizer = NameTokenizer(folders["bert"], max_length=16)
+    limits = BatchLimits(max_tokens=32, max_names=2, workers=2)
+    encoder = BatchEncoder(
+        tokenizer, lambda batch: (np.float32(batch.input_ids[:, 1:2]), None), info=INFO, never_seen=None, limits=limits
+    )
+    names = [f"name {i}" for i in range(100)]
+    if before == "nothing to encode":
+        assert not encoder.encode([" ", ""]).encodable.any()
+    else:
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", Mock(side_effect=[Future(), KeyboardInterrupt]))
+        with pytest.raises(KeyboardInterrupt):
+            encoder.encode(names)
+        monkeypatch.undo()
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(encoder.encode, names).result(60)
+    assert found.encodable.all()
+    assert found.vectors.all()
 
 
 def test_an_error_in_a_worker_is_raised(folders: dict[str, Path]) -> None:

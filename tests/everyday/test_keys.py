@@ -14,7 +14,7 @@ from pearl_qdrant.lexical.keys import (
     KEY_WEIGHT,
     MAX_LETTERS,
     SHORT_LETTERS,
-    are_initials,
+    fits_initials,
     initials,
     key_rows,
     mention_parts,
@@ -136,7 +136,7 @@ def test_initials_find_a_name(short: str, name: str) -> None:
     short, name = fold_name(short), fold_name(name)
     stored = set(part_rows([name], [spelling_key(name)]).indices.tolist())
     assert stored & set(slip_features(short)[0].tolist())
-    assert are_initials(spelling_key(short), name)
+    assert fits_initials(name, spelling_key(short))
     own = set(spelling_features([short.replace(" ", "")]).tolist())
     assert own.issubset(slip_features(name)[0].tolist()) == (name.split()[0] != "ieee")
 

@@ -287,12 +287,12 @@ def test_names_that_a_collection_knows_get_its_ids(known: Path) -> None:
     """A name of the collection has its entity; what it does not know is clustered by itself."""
     with EntityLinker.open("base", store=str(known), read_only=True) as linker:
         found = resolve(
-            [NameRecord("NYTimes", "ORG"), NameRecord("the New York Times", "planet"), "qqqq zzzz"], linker=linker
+            [NameRecord("NYTimes", "ORG"), NameRecord("the New York Times", "planet"), "xylophone"], linker=linker
         )
         assert {one.name: one.entity_id for one in found.names} == {
             "NYTimes": "nyt",
             "the New York Times": "nyt",
-            "qqqq zzzz": None,
+            "xylophone": None,
         }
         split = resolve(["NYTimes"], linker=linker, decisions=[
             Decision("NYTimes", "The New York Times", "different", other_node="nyt")

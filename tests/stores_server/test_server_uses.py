@@ -28,7 +28,7 @@ from pearl_qdrant.store.server import collection as server_collection
 from pearl_qdrant.transfer import push_collection
 
 NAMES = ("w1 times", "w2 post", "w3 city", "new york", "post office", "city times")
-MENTIONS = ("w1 times", "W2 Post", "new yrok", "office post", "something else")
+MENTIONS = ("w1 times", "W2 Post", "new yorkk", "office post", "something else")
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_load_to_a_full_disk_ends_and_goes_on_later(double: QdrantDouble, base
 
 @pytest.mark.parametrize(
     "mention, entity, most",
-    [("w1 times", "E0", 1), ("W3 City", "E2", 1), ("new yrok", "E3", 2), ("something else entirely", None, 2)],
+    [("w1 times", "E0", 1), ("W3 City", "E2", 1), ("new yorkk", "E3", 2), ("something else entirely", None, 2)],
 )
 def test_a_link_takes_one_or_two_requests(
     server: Store,

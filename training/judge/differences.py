@@ -21,6 +21,7 @@ from anyascii import anyascii
 
 from pearl_qdrant.lexical.words import english_words
 from pearl_qdrant.linking import mention_kinds as kinds
+from pearl_qdrant.linking.ranking.scoring import words_of_type
 from training.examples.wordnet import read_opposites, read_synsets
 
 _PERSON, _LIVING = 18, (5, 20)
@@ -252,5 +253,4 @@ def tried(make: Callable[[], str | None], tries: int) -> str | None:
 
 def words_of_kind(kinds_of: Iterable[str], known: frozenset[str]) -> tuple[str, ...]:
     """The last part of each fine type that is a plain known word: `wikicat_rivers` is none, `river` is one."""
-    found = (re.split(r"[/|:]", kind)[-1].replace("_", " ").casefold() for kind in kinds_of)
-    return tuple(dict.fromkeys(one for one in found if one in known))
+    return tuple(dict.fromkeys(one for one in map(words_of_type, kinds_of) if one in known))

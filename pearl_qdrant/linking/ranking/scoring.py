@@ -393,7 +393,9 @@ def ask_judge(compared: Sequence[Compared], scorer: Scorer) -> None:
             start += len(own)
 
 
-_END_OF_TYPE = re.compile(r"[^/|:]*$")
+def words_of_type(kind: str) -> str:
+    """The words of a type as a base writes it: `rivers of england` of `wikicat:Rivers_of_England`."""
+    return fold_name(re.split(r"[/|:]", kind)[-1].replace("_", " "))
 
 
 def judged_name(mention: StringFeatures, point: NamePoint) -> str:
@@ -401,11 +403,10 @@ def judged_name(mention: StringFeatures, point: NamePoint) -> str:
     name lacks, so that `the river Wharfe`, `Wharfe (river)` and `Wharfe` of type river say the same.
     """
     for kind in point.kb_types:
-        last = _END_OF_TYPE.search(kind)
-        words = fold_name((last[0] if last else kind).replace("_", " ")).split()
-        stated = mention.words.intersection(words)
+        words = words_of_type(kind)
+        stated = mention.words.intersection(words.split())
         if stated and stated.isdisjoint(fold_name(point.name).split()):
-            return f"{point.name} ({' '.join(words)})"
+            return f"{point.name} ({words})"
     return point.name
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.keys import SKIPPED_WORDS, initials, spelling_key
+from pearl_qdrant.lexical.keys import SKIPPED_WORDS, fits_initials, initials, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, rarest, variant_words
 
@@ -161,8 +161,7 @@ def is_acronym(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether one side is the initials of the other, or has them as a word; 0.5 without the first word of a name."""
     if _has_initials(mention, name) or _has_initials(name, mention):
         return 1.0
-    words = name.folded.split()
-    return 0.5 * (len(mention.joined) > 2 < len(words) and mention.joined in initials(words[1:]))
+    return 0.5 * fits_initials(name.folded, mention.joined)
 
 
 def _has_initials(short: StringFeatures, long: StringFeatures) -> bool:
