@@ -8,19 +8,23 @@ import contextlib
 import io
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from cli_runner import Run
 from edge_cases import copy_files
 from printed_output import assert_shown
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.calibration import calibrate, calibrate_collection
 from pearl_qdrant.linking.mention_kinds import NamedEntity, NameOwners, make_mentions
+from pearl_qdrant.linking.ranking.scoring import MOST_UNJUDGED
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "sample_base.tsv"
@@ -102,6 +106,24 @@ def test_everyday_mentions_are_linked(linker: EntityLinker, mention: str, entity
     """Homonyms, slips, other spellings and word orders, as anybody would type them."""
     assert linker.link(mention).entity_id == entity_id
     assert len(linker.link(mention, limit=10).candidates) > 1  # the runner-up is shown
+
+
+def test_a_plain_slip_needs_no_judge(linker: EntityLinker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slip that no other name is near is sure by its spelling, which costs half of a judged mention."""
+    judged: list[str] = []
+    scores = NameJudge.scores
+
+    def note(judge: NameJudge, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float64]:
+        judged.extend(mention for mention, _ in pairs)
+        return scores(judge, pairs)
+
+    monkeypatch.setattr(NameJudge, "scores", note)
+    slips = {"Albert Enstein": "albert-einstein", "Jonh F. Kennedy": "john-f-kennedy"}
+    links = list(linker.link_batch([*slips, "Albert Einstein lawsuit"]))
+
+    assert [one.entity_id for one in links] == [*slips.values(), None]
+    assert all(one.probability is not None and one.probability > MOST_UNJUDGED for one in links[:2])
+    assert set(judged) == {"Albert Einstein lawsuit"}
 
 
 @pytest.mark.slow
