@@ -339,7 +339,7 @@ def weighed(
             }
             score = candidate.score + logit
             found.append(replace(candidate, probability=probability, score=score, properties=agreement))
-        yield _decided(link, found, options)
+        yield decided(link, found, options)
 
 
 def _columns_of(state: LinkerState, candidates: Sequence[Candidate]) -> dict[tuple[str, str], EntityColumns]:
@@ -350,7 +350,7 @@ def _values(found: EntityColumns | None, columns: Mapping[str, BaseColumn]) -> R
     return {} if found is None else {name: found.values(name) for name in columns}
 
 
-def _decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) -> Link:
+def decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) -> Link:
     """The link to the most probable candidate, or NIL; as `ranking.scoring.decide` decides. What a row says of
     namesakes separates them.
     """

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -30,19 +31,20 @@ from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, can_be_name, is_as_it_stands
-from pearl_qdrant.linking.mention_stream import CACHE_BYTES, MentionCache, MentionStream
+from pearl_qdrant.linking.mention_stream import CACHE_BYTES, SEARCH_BATCH, MentionCache, MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.forest import shipped_forest
 from pearl_qdrant.linking.ranking.model import (
     Calibration,
     FloatArray,
+    LinkQuery,
     RankingModel,
     ScoredMention,
     baseline_similarity,
     shipped_model,
 )
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
+from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD, with_excluded
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.administration import opening_warnings
 from pearl_qdrant.store.protocol import Collection
@@ -54,6 +56,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NAMES_AT_ONCE, _SPELLINGS_AT_ONCE = 1000, 256  # the first takes about 5 ms in an embedded collection
+_LEAST_DOUBTED = 0.2  # probability from which a link under a type filter is compared with what the filter excludes
 _MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
 
 
@@ -211,7 +214,28 @@ class LinkerState:
             slope = self.calibration.slope
             scored = self.stream.score_for_links(iter(mentions), link_query, self.check, slope=slope)
         calibration, threshold = self.calibration.with_bias(options.nil_bias), self.threshold_of(options)
+        if link_query.filter:
+            scored = self._against_excluded(scored, link_query, max(threshold, _LEAST_DOUBTED))
         return (self._warned(self.learned.decide(one, calibration, options, threshold)) for one in scored)
+
+    def _against_excluded(
+        self, scored: Iterator[ScoredMention], link_query: LinkQuery, least: float
+    ) -> Iterator[ScoredMention]:
+        """Mentions under a type filter; those that similarity would link are searched without it, too."""
+        everything = replace(link_query, types=())
+        while some := list(islice(scored, SEARCH_BATCH)):
+            unsure = [
+                i
+                for i, one in enumerate(some)
+                if one.found
+                and one.certainty == 1
+                and math.fsum(self.calibration.probabilities(one.logits, one.nil_logit)) >= least
+            ]
+            mentions = iter([some[i].mention for i in unsure])
+            found = self.stream.score_for_links(mentions, everything, self.check, slope=self.calibration.slope)
+            for i, unfiltered in zip(unsure, found, strict=True):
+                some[i] = with_excluded(some[i], unfiltered, link_query.types)
+            yield from some
 
     def threshold_of(self, options: LinkOptions) -> float:
         """The least probability of a link."""
