@@ -27,6 +27,7 @@ from pearl_qdrant.linking.candidates import Exclude, word_frequencies
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
+from pearl_qdrant.linking.joints import unjoined
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
@@ -203,7 +204,11 @@ class LinkerState:
         return self.stream.score(iter(mentions), self.stream.link_query(options), exclude, self.check)
 
     def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
-        """Links of mentions, in their context if there is one."""
+        """Links of mentions, in their context if there is one; those of lists are NIL (`linking.joints`)."""
+        return unjoined(self, self.plain_links(mentions, options), options)
+
+    def plain_links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+        """The same of mentions that are one name each, as the spans of a text."""
         link_query = self.stream.link_query(options)  # raises now, not with the first mention
         if options.context is not None:
             in_context = score_in_context(self, mentions, options.context, options)
@@ -280,17 +285,24 @@ class LinkerState:
         """Those of some strings that are names but for case, spaces, punctuation and spelling variants; with three keys
         (`lexical.keys`) but for the order of words, too.
         """
+        return set(self.points_spelled(names, types=types, n_keys=n_keys))
+
+    def points_spelled(
+        self, names: Sequence[str], *, types: Sequence[str] = (), n_keys: int = 2
+    ) -> dict[str, list[NamePoint]]:
+        """`known_spellings` with some of the names that each is, at least one."""
         keys = [name_keys(fold_name(name)) for name in names]
-        found: set[str] = set()
+        found: dict[str, list[NamePoint]] = {}
         for collection in self.collections:
             for start in range(0, len(names), _SPELLINGS_AT_ONCE):
                 some = keys[start : start + _SPELLINGS_AT_ONCE]
                 no_vectors = np.zeros((len(some), self.encoder.info.dim), np.float32)
                 candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
                 for name, key, points in zip(names[start:], some, candidates, strict=False):
-                    others = (name_keys(fold_name(one.point.name)) for one in points)
-                    if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
-                        found.add(name)
+                    for point in [one.point for one in points] if key[0] else ():
+                        other = name_keys(fold_name(point.name))
+                        if any(other[i] == key[i] for i in range(n_keys)):
+                            found.setdefault(name, []).append(point)
         return found
 
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]:
