@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     "(jsonl): the mentions of a document are linked together.",
 )
 @shared.target_options(many=True)
-@options_of(LinkOptions, "types languages context limit threshold on_tie", types="--type", languages="--name-language")
+@options_of(
+    LinkOptions, "types languages context limit threshold on_tie split", types="--type", languages="--name-language"
+)
 @shared.workers_option
 @click.option(
     "--property",
@@ -87,6 +89,7 @@ def link(  # long: help has its examples
     pearl-qdrant link --file documents.jsonl --json > links.jsonl
     pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
+    pearl-qdrant link "NYTimes; Heathrow" --split
     pearl-qdrant link Zogenix --property city=Emeryville
     pearl-qdrant link --file companies.csv --property name=Company --property city=City --json
     """
@@ -211,8 +214,9 @@ _LONGEST_MENTION = 1000  # characters of a mention in text output; --json prints
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:
     """The JSON record of a link; warnings and what was learned only if there are any, features only for --explain."""
-    record = asdict(found)
-    for name in ("warnings", "learned"):
+    record = asdict(replace(found, parts=()))
+    record["parts"] = [_as_record(part, explain) for part in found.parts]
+    for name in ("warnings", "learned", "parts"):
         if not record[name]:
             del record[name]
     for candidate in record["candidates"]:
@@ -239,6 +243,8 @@ def link_lines(found: Link, *, with_base: bool = False) -> list[str]:
         entity = f"{found.kb}: {found.entity_id}" if with_base else found.entity_id
         head = f"{mention}  ->  {found.canonical_name}  [{entity}]  {found.probability:.2f}"
     columns = ("prob", "dense", "lexical", *(["base"] if with_base else []), "id", "name", "types")
+    if found.parts:
+        return [head, *(f"    {line}" for part in found.parts for line in link_lines(part, with_base=with_base))]
     rows = [_row(c, with_base=with_base) for c in found.candidates]
     return [head, *(f"    {line}" for line in table_lines(columns, rows))]
 

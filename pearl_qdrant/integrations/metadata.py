@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
-from pearl_qdrant.cells import is_null, text_of
+from pearl_qdrant.cells import is_null, join_list, text_of
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.asking import asking_of
 from pearl_qdrant.linking.options import LinkOptions
@@ -132,7 +132,13 @@ def as_text(value: object) -> str | None:
 
 
 def value_of(link: Link, name: Field) -> Any:
-    """A field of a link as a plain value."""
+    """A field of a link as a plain value; of a list that was split, those of its names, joined by bars, and the least
+    probability.
+    """
+    if link.parts:
+        values = [one for part in link.parts if (one := value_of(part, name)) is not None]
+        joined = min if name == "probability" else lambda some: join_list(dict.fromkeys(some))
+        return joined(values) if values else None
     value = getattr(link, name)
     return value.value if name == "nil_reason" and value is not None else value
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from rapidfuzz.distance import OSA
+
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.columns import OWN, EntityColumns, of_candidates
@@ -27,12 +29,13 @@ from pearl_qdrant.store.schema import NamePoint
 if TYPE_CHECKING:
     from pearl_qdrant.linking.state import LinkerState
 
-_JOINT = re.compile(r"\s*[;|,/&\n]\s*|\s+(?:and|und|et|y|e|\+)\s+")
+_JOINT = re.compile(r"[;|,/&\n；、]|\s(?:and|und|et|y|e|\+)\s")
 _WINDOW = 128  # links that wait until their parts are looked up together
 _MOST_PIECES = 60  # of a mention
 _MOST_OF_NAME = 3  # pieces of a name that has joints itself, such as `Washington, D.C.`
 _MOST_CHARACTERS = 2000
 _SAME_KIND = 0.5  # share of the types of two entities that are common to both, from which they are of one kind
+_MOST_EDITS, _LETTERS_AN_EDIT = 2, 4  # of a slip of the whole
 _PLACES = frozenset(("GPE", "LOC"))
 _SETTLED = frozenset(("entity id", "learned name"))  # rules after which nothing is cut
 
@@ -54,7 +57,7 @@ def unjoined(state: LinkerState, links: Iterable[Link], options: LinkOptions) ->
 def _is_jointed(link: Link) -> bool:
     """Whether a mention may be several names, or a name and its place."""
     text = link.mention
-    if not isinstance(text, str) or _JOINT.search(text) is None or len(text) > _MOST_CHARACTERS:
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or _JOINT.search(text) is None:
         return False
     if link.rule in _SETTLED or not link.candidates or link.nil_reason is NilReason.NO_NAME:
         return False
@@ -75,11 +78,15 @@ class _Cut:
 
     @classmethod
     def of(cls, text: str) -> _Cut:
-        start, places, joints = 0, [], []
+        start = 0
+        places: list[tuple[int, int]] = []
+        joints: list[str] = []
         for found in _JOINT.finditer(text):
             if text[start : found.start()].strip():
                 places.append((start, found.start()))
-                joints.append(found[0].strip())
+                joints.append("")
+            if joints:  # of several joints between two pieces the last one counts, as in `X, and Y`
+                joints[-1] = found[0].strip()
             start = found.end()
         if text[start:].strip():
             places.append((start, len(text)))
@@ -174,9 +181,14 @@ def _nil(link: Link) -> Link:
 
 
 def _covers(link: Link, parts: Sequence[str]) -> bool:
-    """Whether a mention is linked to a name that has the words of all its parts."""
-    words = set(fold_name(link.candidates[0].name).split())
-    return link.entity_id is not None and all(words.issuperset(fold_name(part).split()) for part in parts)
+    """Whether a mention is linked to a name of which it is a slip, or which has the words of all its parts."""
+    if link.entity_id is None:
+        return False
+    name, mention = link.candidates[0].name, _key(link.mention)
+    words = set(fold_name(name).split())
+    n_edits = OSA.distance(mention, _key(name), score_cutoff=_MOST_EDITS)
+    is_slip = n_edits <= min(_MOST_EDITS, len(mention) / _LETTERS_AN_EDIT)
+    return is_slip or all(words.issuperset(fold_name(part).split()) for part in parts)
 
 
 def _in_places(

@@ -166,6 +166,17 @@ def test_mentions_of_a_file_are_utf_8_with_or_without_a_byte_order_mark(loaded: 
     assert f"{mentions}:2: not UTF-8" in refused.err
 
 
+def test_link_splits_lists(loaded: Run) -> None:
+    """`--split` links each name of a list, in words and in JSON; without it a list is NIL."""
+    (whole,) = loaded("link", "NYC; NYTimes", "--json").lines()
+    (split,) = loaded("link", "NYC; NYTimes", "--split", "--json").lines()
+
+    assert (whole["nil_reason"], "parts" in whole) == ("several_names", False)
+    assert [one["entity_id"] for one in split["parts"]] == ["nyc", "nyt"]
+    words = loaded("link", "NYC; NYTimes", "--split").out
+    assert words.startswith("NYC; NYTimes  ->  NIL (several names)\n    NYC  ->  New York  [nyc]")
+
+
 def test_columns_of_a_table_count_beside_the_mentions(loaded: Run, tmp_path: Path) -> None:
     """`--property` names a column of a table, or the value of one mention; a wrong name is refused with those known."""
     table = tmp_path / "rows.csv"

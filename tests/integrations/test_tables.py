@@ -93,6 +93,21 @@ def test_joins_match_other_spellings(model: Path) -> None:
     assert other.select("n", "m").rows() == [(1, 10), (2, 20), (2, 21)]
 
 
+def test_a_cell_of_several_names_has_several_entities(linker: EntityLinker) -> None:
+    """`split` gives a list of names the ids of all, with bars between, and the least probability; else it is null."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    from pearl_qdrant.integrations import pandas, polars
+
+    names = ["NYTimes; heart attack", "nypost.com"]
+    split = pandas.link_column(pd.DataFrame({"name": names}), "name", linker=linker, split=True)
+    whole = polars.link_column(pl.DataFrame({"name": names}), "name", linker=linker)
+
+    assert split["name_entity_id"].tolist() == ["nyt|mi", "nyp"]
+    assert split["name_canonical_name"][0] == "The New York Times|myocardial infarction"
+    assert 0 < split["name_probability"][0] < 1
+    assert whole["name_entity_id"].to_list() == [None, "nyp"]
+
+
 NULLS = (
     *("pd.NA", "None", "float('nan')", "pd.NaT", "np.datetime64('NaT')", "np.float32('nan')"),
     *("Decimal('nan')", "Decimal('sNaN')", "pa.scalar(None, pa.string())"),

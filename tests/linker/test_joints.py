@@ -22,6 +22,8 @@ OTHERS = [
     Entity("acdc", "AC/DC", (), ("band",), ("ORG",)),
     Entity("ac", "AC", (), ("unit",)),
     Entity("dcu", "DC", (), ("unit",)),
+    Entity("w", "Washington", (), ("person",), ("PERSON",)),
+    Entity("mdc", "MDC", (), ("unit",)),
     Entity("uk", "United Kingdom", ("UK",), ("country",), ("GPE",)),
 ]
 
@@ -68,6 +70,7 @@ def test_a_list_is_split_when_asked(linker: EntityLinker, mention: str, parts: l
         ("Johnson and Johnson", "jj"),
         ("AC / DC", "acdc"),
         ("Washington, D.C.", "dc"),
+        ("Washington,m D.C.", "dc"),
         ("Trinidad and Tobago", "tt"),
         ("Munich, Germany", "Munich"),
         ("London, UK", "London"),
@@ -95,8 +98,8 @@ def test_a_batch_keeps_its_order(linker: EntityLinker) -> None:
 
 
 def test_the_place_behind_a_name_is_a_value_of_the_base(shipped: Encoder) -> None:
-    """Where entities have a field with the part behind a comma, it says which entity of the name is meant; another value
-    of that field speaks against it, and a part that no field has changes nothing.
+    """Where entities have a field with the part behind a comma, it says which entity of the name is meant; another
+    value of that field speaks against it, and a part that no field has changes nothing.
     """
     places = [("Springfield", "Illinois"), ("Springfield", "Ohio"), ("Paris", "Texas"), ("Paris", "France")]
     places += [(f"{one} Works", "United Kingdom") for one in ("Avery", "Robertet", "Harlow", "Corby", "Lindsay")]

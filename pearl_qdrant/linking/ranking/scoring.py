@@ -445,8 +445,8 @@ def _apply_rules(
 
 
 EXCLUDED_SHARE = 0.1
-"""How much an entity that a type filter excludes counts as NIL, beside one that passes. Of 2,200 names and slips of other
-types in the sample base 42 are linked without it, none from 0.1 on; from 0.3 on names that pass are lost."""
+"""How much an entity that a type filter excludes counts as NIL, beside one that passes. Of 2,200 names and slips of
+other types in the sample base 42 are linked without it, and none from 0.1 on; beyond 0.3 names that pass are lost."""
 
 
 def with_excluded(scored: ScoredMention, unfiltered: ScoredMention, types: Sequence[str]) -> ScoredMention:
