@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME=VALUE",
     help="What else is known of the mention, by the column of the base: city=Emeryville. With --file, which is a table "
-    "then, with a header: the column that has it, city=City; name=Company for the mentions. Repeatable.",
+    "then, with a header: the column that has it, city=City; name=Company for the mentions, else that with most names of "
+    "the base. Repeatable.",
 )
 @click.option(
     "--explain", is_flag=True, help="Explain each link: the rule, or what speaks for the best candidate and against it."
@@ -113,6 +114,7 @@ def link(  # long: help has its examples
     )
     from pearl_qdrant.linking.mentions import read_text_lines
     from pearl_qdrant.linking.ranking.explain import explain_link
+    from pearl_qdrant.linking.tables import find_names
     from pearl_qdrant.report import LinkReport
 
     with refused_values():
@@ -126,7 +128,12 @@ def link(  # long: help has its examples
             listed: Iterable[str] = mentions
             beside: dict[str, list[str]] = {name: [value] * len(mentions) for name, value in properties.items()}
             if file is not None and (properties or column):
-                listed, beside = _read_table(file, column, properties)
+                table = _read_table(file, column, properties)
+                if column is None:
+                    guessed = find_names(linker.state, table)
+                    echo(str(guessed), err=True)
+                    column, options = guessed.name, guessed.preferring(options)
+                listed, beside = table[column], {name: table[one] for name, one in properties.items()}
             elif file is not None:  # an empty line is an empty mention, so that answers match lines
                 listed = (line for _, line in read_text_lines(file, shared.name_of(file)))
             found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers, properties=beside))
@@ -171,24 +178,17 @@ def _read_properties(given: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
-def _read_table(
-    file: BinaryIO, column: str | None, properties: Mapping[str, str]
-) -> tuple[list[str], dict[str, list[str]]]:
-    """The mentions of a table with a header, and the columns beside them, by the property that each is."""
+def _read_table(file: BinaryIO, column: str | None, properties: Mapping[str, str]) -> dict[str, list[str]]:
+    """The columns of a table with a header, by their names."""
     from pearl_qdrant.linking.mentions import read_text_lines
 
     lines = [line for _, line in read_text_lines(file, shared.name_of(file))]
     delimiter = max("\t;,", key=lines[0].count) if lines else ","
     head, *rows = list(csv.reader(lines, delimiter=delimiter)) or [[]]
-    for name in (column or head[0] if head else "", *properties.values()):
+    for name in filter(None, (column, *properties.values())):
         if name not in head:
             raise click.UsageError(f"{shared.name_of(file)} has no column {name!r}; it has: {', '.join(head)}.")
-
-    def cells(name: str) -> list[str]:
-        at = head.index(name)
-        return [row[at] if at < len(row) else "" for row in rows]
-
-    return cells(column or head[0]), {name: cells(one) for name, one in properties.items()}
+    return {name: [row[at] if at < len(row) else "" for row in rows] for at, name in enumerate(head)}
 
 
 def key_of(passage: Passage) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -11,12 +12,14 @@ from pearl_qdrant.cells import is_null, join_list, text_of
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.asking import asking_of
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.tables import find_names
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.records import Annotation, Candidate, Link
 
+log = logging.getLogger(__name__)
 
 ENTITY_IDS = "entity_ids"
 """The key with the ids of a document's entities, each once, in the order of their first mention."""
@@ -124,6 +127,17 @@ class ColumnLinker:
         """The fields of the links of values, None where there is no link."""
         links = self.links(values, beside)
         return {name: [None if link is None else value_of(link, name) for link in links] for name in fields}
+
+
+def name_column(
+    linker: EntityLinker, table: Mapping[str, Sequence[object]], options: LinkOptions
+) -> tuple[str, LinkOptions]:
+    """The column of a table with the names, and options that prefer the type of most; says so first. Raises as
+    `linking.tables.find_names`.
+    """
+    found = find_names(linker.state, table)
+    log.warning("%s", found)  # a guess, which people should see
+    return found.name, found.preferring(options)
 
 
 def as_text(value: object) -> str | None:

@@ -195,6 +195,18 @@ def test_columns_of_a_table_count_beside_the_mentions(loaded: Run, tmp_path: Pat
         assert text in " ".join(refused.err.split())
 
 
+def test_a_table_without_a_named_column_is_read_as_a_whole(loaded: Run, tmp_path: Path) -> None:
+    """The column of names is found, not the first one, and stderr says which, and how much of it is in the base."""
+    table = tmp_path / "rows.csv"
+    table.write_text(
+        "order;note;paper;kind\n1;urgent;NYTimes;newspaper\n2;late;nytimes.com;newspaper\n3;late;qqq zzz;\n"
+    )
+    found = loaded("link", "--file", str(table), "--property", "kb_types=kind", "--json")
+
+    assert [one["mention"] for one in found.lines()] == ["NYTimes", "nytimes.com", "qqq zzz"]
+    assert "Names are in column 'paper': 2 of 3 values are in the base." in found.err
+
+
 def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path, model: Path, tmp_path: Path) -> None:
     """The error says that the model has changed; `--model` with the old one works."""
     moved = tmp_path / "moved"

@@ -108,6 +108,38 @@ def test_a_cell_of_several_names_has_several_entities(linker: EntityLinker) -> N
     assert whole["name_entity_id"].to_list() == [None, "nyp"]
 
 
+PLACES = [
+    *(Entity(f"city-{one}", one, (), ("city", "place"), ("GPE",)) for one in "Oslo,Lyon,Porto,Delft,Graz".split(",")),
+    *(Entity(f"river-{one}", one, (), ("river", "place"), ("LOC",)) for one in "Oslo,Douro,Rhine,Mur".split(",")),
+]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "polars.lazy"])
+def test_the_column_of_names_is_found(model: Path, caplog: pytest.LogCaptureFixture, library: str) -> None:
+    """Without a column the one with names of the base is taken, never an order; it is said with its type, which then
+    decides between two entities of a name.
+    """
+    package = pytest.importorskip(library.split(".")[0])
+    module = pytest.importorskip(f"pearl_qdrant.integrations.{library.split('.')[0]}")
+    rows = {
+        "order": ["A-10017", "A-10018", "A-10019", "A-10020", "A-10021", "A-10022"],
+        "n": [1, 2, 3, 4, 5, 6],
+        "note": ["fast", "slow", "late", "lost", "new", "old"],
+        "where": ["Oslo", "Lyon", "Porto", "Delft", "Graz", "Mars"],
+    }
+    with EntityLinker.build(PLACES, model=str(model)) as linker:
+        frame = package.DataFrame(rows)
+        found = module.link_column(frame.lazy() if library == "polars.lazy" else frame, linker=linker, threshold=0.6)
+        found = found.collect() if library == "polars.lazy" else found
+        named = module.link_column(package.DataFrame(rows), "where", linker=linker)
+
+        assert list(found["where_entity_id"])[:2] == ["city-Oslo", "city-Lyon"]
+        assert next(iter(named["where_entity_id"])) is None
+        assert "column 'where': 5 of 6 values are in the base, most of type city." in caplog.text
+        with pytest.raises(OptionError, match="No column of the table has names; it has: n"):
+            module.link_column(frame[["n"]], linker=linker)
+
+
 NULLS = (
     *("pd.NA", "None", "float('nan')", "pd.NaT", "np.datetime64('NaT')", "np.float32('nan')"),
     *("Decimal('nan')", "Decimal('sNaN')", "pa.scalar(None, pa.string())"),
