@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME=VALUE",
     help="What else is known of the mention, by the column of the base: city=Emeryville. With --file, which is a table "
-    "then, with a header: the column that has it, city=City; name=Company for the mentions, else that with most names of "
-    "the base. Repeatable.",
+    "then, with a header: the column that has it, city=City; name=Company for the mentions, which is found where it is "
+    "not given. Repeatable.",
 )
 @click.option(
     "--explain", is_flag=True, help="Explain each link: the rule, or what speaks for the best candidate and against it."

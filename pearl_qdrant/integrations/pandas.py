@@ -75,21 +75,21 @@ def fuzzy_join(
     """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
 
     A row of the left table gets all rows of the right one with the matched key, and its index. The keywords are the
-    fields of `metadata.JoinOptions`: `on`, or `left_on` and `right_on`; `how`; `threshold`; `model`; `device`. Raises
-    OptionError if a column is missing or there twice; ValueError if the columns are not named.
+    fields of `metadata.JoinOptions`: `on`, or `left_on` and `right_on`; `properties`; `one_to_one`; `how`; `threshold`;
+    `model`; `device`. Raises OptionError if a column is missing or there twice; ValueError if the columns are not
+    named.
     """
     options = metadata.JoinOptions(**keywords)
     ours, theirs = options.columns(left.columns, right.columns)
-    others = right[theirs].tolist()
-    keys, probabilities = metadata.match_values(left[ours].tolist(), others, options)
+    found = metadata.match_rows([left[one].tolist() for one in ours], [right[one].tolist() for one in theirs], options)
     index = pd.Index(range(len(left)), name=_ROW)
     keyed = left.set_axis(index).assign(
         **{
-            _KEY: pd.Series(keys, index=index, dtype="object"),
-            metadata.MATCH: pd.Series(probabilities, index=index, dtype="float64"),
+            _KEY: pd.Series(found.left, index=index, dtype="object"),
+            metadata.MATCH: pd.Series(found.probabilities, index=index, dtype="float64"),
         }
     )
-    known = right.assign(**{_KEY: pd.Series([metadata.as_text(value) for value in others], index=right.index)})
+    known = right.assign(**{_KEY: pd.Series(found.right, index=right.index, dtype="object")})
     known = known[known[_KEY].notna()]
     joined = keyed.reset_index().merge(known, on=_KEY, how=options.how, suffixes=suffixes)
     rows = joined[_ROW].to_numpy()

@@ -88,12 +88,12 @@ def fuzzy_join(
     """
     options = metadata.JoinOptions(**keywords)
     ours, theirs = options.columns(left.columns, right.columns)
-    others = right.get_column(theirs).to_list()
-    keys, probabilities = metadata.match_values(left.get_column(ours).to_list(), others, options)
+    columns = ([frame.get_column(one).to_list() for one in some] for frame, some in ((left, ours), (right, theirs)))
+    found = metadata.match_rows(*columns, options)
     keyed = left.with_columns(
-        pl.Series(_KEY, keys, dtype=pl.String), pl.Series(metadata.MATCH, probabilities, dtype=pl.Float64)
+        pl.Series(_KEY, found.left, dtype=pl.Int64), pl.Series(metadata.MATCH, found.probabilities, dtype=pl.Float64)
     )
-    known = right.with_columns(pl.Series(_KEY, [metadata.as_text(value) for value in others], dtype=pl.String))
+    known = right.with_columns(pl.Series(_KEY, found.right, dtype=pl.Int64))
     return keyed.join(known, on=_KEY, how=options.how, suffix=suffix, maintain_order="left_right").drop(_KEY)
 
 

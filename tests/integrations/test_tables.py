@@ -9,7 +9,7 @@ import pytest
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import InvalidEntityError, OptionError
-from pearl_qdrant.integrations.metadata import as_text
+from pearl_qdrant.integrations.metadata import as_text, match_once
 
 CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
 IDS = ["nyt", None, "mi", "nyt", None, None]
@@ -106,6 +106,46 @@ def test_a_cell_of_several_names_has_several_entities(linker: EntityLinker) -> N
     assert split["name_canonical_name"][0] == "The New York Times|myocardial infarction"
     assert 0 < split["name_probability"][0] < 1
     assert whole["name_entity_id"].to_list() == [None, "nyp"]
+
+
+def test_columns_of_both_tables_count_in_a_join(model: Path) -> None:
+    """Of rows with one key, the one whose other column agrees is joined; both libraries give the same rows."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    from pearl_qdrant.integrations import pandas, polars
+
+    states = ["Illinois", "Missouri", "Ohio", "Oregon"]
+    right = {"name": ["Springfield"] * 4 + ["Salem"], "state": [*states, None], "id": [1, 2, 3, 4, 5]}
+    left = {"town": ["springfield", "Springfield", "Springfield", "Salem"], "where": ["Ohio", "OREGON", None, "Ohio"]}
+    options = {"left_on": "town", "right_on": "name", "properties": {"state": "where"}, "model": str(model)}
+    joined = pandas.fuzzy_join(pd.DataFrame(left), pd.DataFrame(right), **options)
+    assert [None if one != one else int(one) for one in joined["id"]] == [3, 4, None, 5]
+    other = polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), **options)
+    assert other["id"].to_list() == [3, 4, None, 5]
+    with pytest.raises(OptionError, match="no column 'nowhere'"):
+        polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), **options | {"properties": {"state": "nowhere"}})
+
+
+def test_a_join_may_match_each_row_once(model: Path) -> None:
+    """One to one, the most probable match keeps the row, equal rows share as many as there are, others get none."""
+    pd = pytest.importorskip("pandas")
+    from pearl_qdrant.integrations.pandas import fuzzy_join
+
+    left = pd.DataFrame({"key": ["heart atack", "heart attack", "Oslo", "Oslo", "Oslo"]})
+    right = pd.DataFrame({"key": ["heart attack", "Oslo", None, "Oslo"], "id": [1, 2, 3, 4]})
+    many = fuzzy_join(left, right, on="key", model=str(model))
+    once = fuzzy_join(left, right, on="key", one_to_one=True, model=str(model))
+
+    assert len(many) == 8
+    assert [None if one != one else int(one) for one in once["id"]] == [None, 1, 2, 4, None]
+
+
+def test_what_a_row_loses_to_another_makes_its_next_candidate_more_probable() -> None:
+    """A row whose best candidate is taken gets the next one where that is probable then."""
+    candidates = [[(0, 0.9), (1, 0.05)], [(0, 0.6), (1, 0.3)], [(0, 0.6), (2, 0.1)]]
+    found = match_once(candidates, [0, 1, 2], least=0.5)
+
+    assert found.left == [0, 1, None]
+    assert found.probabilities == [0.9, pytest.approx(0.75), None]
 
 
 PLACES = [
