@@ -10,8 +10,9 @@ A whole that is a name by one of its keys goes before its parts. A list is cut i
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ _MOST_PIECES = 60  # of a mention
 _MOST_OF_NAME = 3  # pieces of a name that has joints itself, such as `Washington, D.C.`
 _MOST_CHARACTERS = 2000
 _SAME_KIND = 0.5  # share of the types of two entities that are common to both, from which they are of one kind
+_COMMON = 0.8  # share of the names of a base that have a type which says nothing
 _MOST_EDITS, _LETTERS_AN_EDIT = 2, 4  # of a slip of the whole
 _PLACES = frozenset(("GPE", "LOC"))
 _SETTLED = frozenset(("entity id", "learned name"))  # rules after which nothing is cut
@@ -114,13 +116,13 @@ class _Cut:
             best.append(found)
         return best[-1] or []
 
-    def parts(self, known: Mapping[str, Sequence[NamePoint]]) -> list[str]:
-        """The names of a list, each with the places behind it."""
+    def parts(self, known: Mapping[str, Sequence[NamePoint]], common: Set[str]) -> list[str]:
+        """The names of a list, each with the places behind it. `common` are types that nearly all entities have."""
         parts: list[tuple[int, int]] = []
         before: Sequence[NamePoint] = ()
         for start, end in self.names(known):
             points = known[self.run(start, end)]
-            if parts and self.joints[start - 1] == "," and _is_place_of(before, points):
+            if parts and self.joints[start - 1] == "," and _is_place_of(before, points, common):
                 parts[-1] = parts[-1][0], end
             else:
                 parts.append((start, end))
@@ -137,12 +139,12 @@ class _Cut:
         return found
 
 
-def _is_place_of(inner: Sequence[NamePoint], outer: Sequence[NamePoint]) -> bool:
+def _is_place_of(inner: Sequence[NamePoint], outer: Sequence[NamePoint], common: Set[str]) -> bool:
     """Whether the entities of two names with a comma between may be a thing and the place where it is: the second is a
-    place, of another kind than the first.
+    place, and not known to be of the kind of the first.
     """
     places = [point for point in _first(outer) if not _PLACES.isdisjoint(point.filter_types)]
-    return any(not _is_one_kind(one, place) for one in _first(inner) for place in places)
+    return any(not _is_one_kind(one, place, common) for one in _first(inner) for place in places)
 
 
 def _first(points: Sequence[NamePoint]) -> Sequence[NamePoint]:
@@ -150,9 +152,9 @@ def _first(points: Sequence[NamePoint]) -> Sequence[NamePoint]:
     return [point for point in points if point.is_canonical] or points
 
 
-def _is_one_kind(one: NamePoint, other: NamePoint) -> bool:
-    kinds = [set(point.kb_types).difference(point.types) or set(point.filter_types) for point in (one, other)]
-    return len(kinds[0] & kinds[1]) >= _SAME_KIND * len(kinds[0] | kinds[1])
+def _is_one_kind(one: NamePoint, other: NamePoint, common: Set[str]) -> bool:
+    kinds = [(set(point.kb_types).difference(point.types) or set(point.types)) - common for point in (one, other)]
+    return bool(kinds[0] & kinds[1]) and len(kinds[0] & kinds[1]) >= _SAME_KIND * len(kinds[0] | kinds[1])
 
 
 def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) -> list[Link]:
@@ -166,13 +168,20 @@ def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) ->
     for i, link in _in_places(state, {i: (links[i], cut) for i, cut in cuts.items()}, known, options).items():
         decided[i] = link
         del cuts[i]
+    common = _common_types(state) if cuts else frozenset()
     for i, cut in cuts.items():
-        parts = cut.parts(known)
+        parts = cut.parts(known, common)
         if len({_key(part) for part in parts}) < 2 or _covers(links[i], parts):
             continue
         found = tuple(state.links(parts, options)) if options.split else ()
         decided[i] = replace(_nil(links[i]), parts=found)
     return decided
+
+
+def _common_types(state: LinkerState) -> frozenset[str]:
+    """Types that do not tell the entities of the base apart, as in a list of countries."""
+    least = _COMMON * math.exp(state.statistics.targets().log_size)
+    return frozenset(name for name, n in state.statistics.type_counts().items() if n >= least)
 
 
 def _nil(link: Link) -> Link:

@@ -344,7 +344,7 @@ def weighed(
     updated = evidence.updated(compared.probabilities, logits)
     for i, link in enumerate(links):
         if (compared.levels[i] < 0).all() or link.nil_reason in NO_SINGLE_NAME:
-            yield replace(link, candidates=link.candidates[: options.most_candidates])
+            yield _cut(link, options.most_candidates)
             continue
         found = []
         for candidate, probability, logit, levels in zip(
@@ -356,6 +356,10 @@ def weighed(
             score = candidate.score + logit
             found.append(replace(candidate, probability=probability, score=score, properties=agreement))
         yield decided(link, found, options)
+
+
+def _cut(link: Link, limit: int) -> Link:
+    return replace(link, candidates=link.candidates[:limit], parts=tuple(_cut(one, limit) for one in link.parts))
 
 
 def _columns_of(state: LinkerState, candidates: Sequence[Candidate]) -> dict[tuple[str, str], EntityColumns]:

@@ -88,6 +88,14 @@ def test_what_is_no_list_is_decided_as_a_whole(linker: EntityLinker, mention: st
     assert linker.link(mention).nil_reason is not NilReason.SEVERAL_NAMES
 
 
+def test_a_territory_and_its_state_are_no_list(shipped: Encoder) -> None:
+    """Where all entities are of one type, it does not tell places from the places around them."""
+    names = "Hong Kong,China,Martinique,France,Belgium,Norway,Luxembourg,Peru,Chile,Kenya".split(",")
+    with EntityLinker.build([Entity(one, one, (), ("country",)) for one in names], model=shipped) as linker:
+        assert linker.link("Hong Kong, China", threshold=0.1).entity_id == "Hong Kong"
+        assert linker.link("Belgium and Luxembourg").nil_reason is NilReason.SEVERAL_NAMES
+
+
 def test_a_batch_keeps_its_order(linker: EntityLinker) -> None:
     """Lists among names, in one process and in workers' packets, do not move the other links."""
     mentions = ["Oslo", "Munich; London", "Paris", None, "AC/DC", "Lyon and Porto"] * 60
