@@ -173,7 +173,7 @@ def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) ->
         parts = cut.parts(known, common)
         if len({_key(part) for part in parts}) < 2 or _covers(links[i], parts):
             continue
-        found = tuple(state.links(parts, options)) if options.split else ()
+        found = tuple(state.links_of_cells(parts, options)) if options.split else ()
         decided[i] = replace(_nil(links[i]), parts=found)
     return decided
 

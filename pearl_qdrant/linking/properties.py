@@ -308,7 +308,7 @@ def _widely(
 def link_rows_once(state: LinkerState, rows: Sequence[tuple[str, Row]], options: LinkOptions) -> list[Link]:
     """The links of rows that are no list, each of which has its own columns: no row says how well a column agrees."""
     columns = check_columns(state, dict.fromkeys(name for _, row in rows for name in row))
-    links = _widely(rows, options, state.plain_links)
+    links = _widely(rows, options, state.links)
     chosen = _with_threshold(state, options)
     return list(weighed(state, links, [row for _, row in rows], Evidence(columns), chosen, is_list=False))
 

@@ -233,7 +233,7 @@ class ReadingLinker:
         link: Callable[[Iterable[str], LinkOptions], Iterator[Link]] | None = None,
     ) -> Iterator[Link]:
         """The links of mentions, with their properties if there are any; `link` links them without."""
-        alone = link or self.state.links
+        alone = link or self.state.links_of_cells
         if not properties:
             return alone(mentions, options)
         from pearl_qdrant.linking.properties import link_rows, read_rows
@@ -282,9 +282,9 @@ class ReadingLinker:
         state = self.state
         with self._lifetime.in_use():
             if n_workers == 1:
-                return self._judged(self._lifetime.while_open(state.links(mentions, chosen)), chosen)
+                return self._judged(self._lifetime.while_open(state.links_of_cells(mentions, chosen)), chosen)
             state.check_types(chosen.types)
-        job = link_job(alone, partial(state.links, options=alone))
+        job = link_job(alone, partial(state.links_of_cells, options=alone))
         n_known = len(mentions) if isinstance(mentions, Sequence) else 0
         answers = self._workers.answers(
             job, mentions, n_workers=n_workers, is_required=workers is not None, n_known=n_known

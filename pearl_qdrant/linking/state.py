@@ -203,12 +203,12 @@ class LinkerState:
         """Candidates of many mentions; see `EntityLinker.score_batch`."""
         return self.stream.score(iter(mentions), self.stream.link_query(options), exclude, self.check)
 
-    def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
-        """Links of mentions, in their context if there is one; those of lists are NIL (`linking.joints`)."""
-        return unjoined(self, self.plain_links(mentions, options), options)
+    def links_of_cells(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+        """Links of mentions that may be lists of names, or names with their place (`linking.joints`)."""
+        return unjoined(self, self.links(mentions, options), options)
 
-    def plain_links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
-        """The same of mentions that are one name each, as the spans of a text."""
+    def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+        """Links of mentions that are one name each, in their context if there is one."""
         link_query = self.stream.link_query(options)  # raises now, not with the first mention
         if options.context is not None:
             in_context = score_in_context(self, mentions, options.context, options)

@@ -142,7 +142,9 @@ def _watch(parent: int, line: Connection) -> None:
 def link_in_worker(setup: bytes, mentions: Sequence[str], options: LinkOptions) -> list[object] | None:
     """The packed links of mentions; None if the collections have another state than the setup."""
     state = _worker.state_of(setup)
-    return None if state is None else [_pack(replace(one, mention="")) for one in state.links(mentions, options)]
+    return (
+        None if state is None else [_pack(replace(one, mention="")) for one in state.links_of_cells(mentions, options)]
+    )
 
 
 def annotate_in_worker(setup: bytes, blocks: Sequence[Block], options: AnnotateOptions) -> list[object] | None:
