@@ -128,12 +128,12 @@ def link(  # long: help has its examples
             listed: Iterable[str] = mentions
             beside: dict[str, list[str]] = {name: [value] * len(mentions) for name, value in properties.items()}
             if file is not None and (properties or column):
-                table = _read_table(file, column, properties)
+                columns = _read_table(file, column, properties)
                 if column is None:
-                    guessed = find_names(linker.state, table)
+                    guessed = find_names(linker.state, columns)
                     echo(str(guessed), err=True)
                     column, options = guessed.name, guessed.preferring(options)
-                listed, beside = table[column], {name: table[one] for name, one in properties.items()}
+                listed, beside = columns[column], {name: columns[one] for name, one in properties.items()}
             elif file is not None:  # an empty line is an empty mention, so that answers match lines
                 listed = (line for _, line in read_text_lines(file, shared.name_of(file)))
             found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers, properties=beside))

@@ -267,12 +267,12 @@ def match_rows(left: Sequence[Sequence[object]], right: Sequence[Sequence[object
     ours, theirs = _rows(left), _rows(right)
     known = {row: number for number, row in enumerate(dict.fromkeys(row for row in theirs if row))}
     found = _candidates(list(dict.fromkeys(row for row in ours if row)), list(known), options)
+    numbers = [None if row is None else known[row] for row in theirs]
     if options.one_to_one:
         least = DEFAULT_THRESHOLD if options.threshold is None else options.threshold
-        numbers = [row and known[row] for row in theirs]
         return match_once([found.get(row, []) if row else [] for row in ours], numbers, least=least)
     best = [found[row][0] if row and found.get(row) else (None, None) for row in ours]
-    return Matches([key for key, _ in best], [one for _, one in best], [row and known[row] for row in theirs])
+    return Matches([key for key, _ in best], [one for _, one in best], numbers)
 
 
 def _rows(columns: Sequence[Sequence[object]]) -> list[_Row | None]:

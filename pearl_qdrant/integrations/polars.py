@@ -88,8 +88,8 @@ def fuzzy_join(
     """
     options = metadata.JoinOptions(**keywords)
     ours, theirs = options.columns(left.columns, right.columns)
-    columns = ([frame.get_column(one).to_list() for one in some] for frame, some in ((left, ours), (right, theirs)))
-    found = metadata.match_rows(*columns, options)
+    our_cells = [left.get_column(one).to_list() for one in ours]
+    found = metadata.match_rows(our_cells, [right.get_column(one).to_list() for one in theirs], options)
     keyed = left.with_columns(
         pl.Series(_KEY, found.left, dtype=pl.Int64), pl.Series(metadata.MATCH, found.probabilities, dtype=pl.Float64)
     )

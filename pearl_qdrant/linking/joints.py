@@ -42,7 +42,12 @@ _PLACES = frozenset(("GPE", "LOC"))
 _SETTLED = frozenset(("entity id", "learned name"))  # rules after which nothing is cut
 
 
-def unjoined(state: LinkerState, links: Iterable[Link], options: LinkOptions) -> Iterator[Link]:
+def links_of_cells(state: LinkerState, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+    """`LinkerState.links` of mentions that may be lists of names, or names with their place."""
+    return _unjoined(state, state.links(mentions, options), options)
+
+
+def _unjoined(state: LinkerState, links: Iterable[Link], options: LinkOptions) -> Iterator[Link]:
     """Links in their order; of mentions with a joint, those of lists are NIL, and places count as values."""
     waiting: list[Link] = []
     for link in links:
@@ -58,7 +63,7 @@ def unjoined(state: LinkerState, links: Iterable[Link], options: LinkOptions) ->
 
 def _is_jointed(link: Link) -> bool:
     """Whether a mention may be several names, or a name and its place."""
-    text = link.mention
+    text: object = link.mention  # what is no text is NIL
     if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or _JOINT.search(text) is None:
         return False
     if link.rule in _SETTLED or not link.candidates or link.nil_reason is NilReason.NO_NAME:
@@ -173,7 +178,7 @@ def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) ->
         parts = cut.parts(known, common)
         if len({_key(part) for part in parts}) < 2 or _covers(links[i], parts):
             continue
-        found = tuple(state.links_of_cells(parts, options)) if options.split else ()
+        found = tuple(links_of_cells(state, parts, options)) if options.split else ()
         decided[i] = replace(_nil(links[i]), parts=found)
     return decided
 

@@ -27,7 +27,6 @@ from pearl_qdrant.linking.candidates import Exclude, word_frequencies
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
-from pearl_qdrant.linking.joints import unjoined
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
@@ -203,12 +202,8 @@ class LinkerState:
         """Candidates of many mentions; see `EntityLinker.score_batch`."""
         return self.stream.score(iter(mentions), self.stream.link_query(options), exclude, self.check)
 
-    def links_of_cells(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
-        """Links of mentions that may be lists of names, or names with their place (`linking.joints`)."""
-        return unjoined(self, self.links(mentions, options), options)
-
     def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
-        """Links of mentions that are one name each, in their context if there is one."""
+        """Links of mentions that are one name each (else `joints.links_of_cells`), in their context if there is one."""
         link_query = self.stream.link_query(options)  # raises now, not with the first mention
         if options.context is not None:
             in_context = score_in_context(self, mentions, options.context, options)

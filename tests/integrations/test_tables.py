@@ -9,7 +9,7 @@ import pytest
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import InvalidEntityError, OptionError
-from pearl_qdrant.integrations.metadata import as_text, match_once
+from pearl_qdrant.integrations.metadata import JoinKeywords, as_text, match_once
 
 CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
 IDS = ["nyt", None, "mi", "nyt", None, None]
@@ -116,13 +116,13 @@ def test_columns_of_both_tables_count_in_a_join(model: Path) -> None:
     states = ["Illinois", "Missouri", "Ohio", "Oregon"]
     right = {"name": ["Springfield"] * 4 + ["Salem"], "state": [*states, None], "id": [1, 2, 3, 4, 5]}
     left = {"town": ["springfield", "Springfield", "Springfield", "Salem"], "where": ["Ohio", "OREGON", None, "Ohio"]}
-    options = {"left_on": "town", "right_on": "name", "properties": {"state": "where"}, "model": str(model)}
+    options = JoinKeywords(left_on="town", right_on="name", properties={"state": "where"}, model=str(model))
     joined = pandas.fuzzy_join(pd.DataFrame(left), pd.DataFrame(right), **options)
     assert [None if one != one else int(one) for one in joined["id"]] == [3, 4, None, 5]
     other = polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), **options)
     assert other["id"].to_list() == [3, 4, None, 5]
     with pytest.raises(OptionError, match="no column 'nowhere'"):
-        polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), **options | {"properties": {"state": "nowhere"}})
+        polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), **{**options, "properties": {"state": "nowhere"}})
 
 
 def test_a_join_may_match_each_row_once(model: Path) -> None:
