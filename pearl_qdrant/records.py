@@ -54,6 +54,11 @@ class NilReason(str, Enum):
     AMBIGUOUS = "ambiguous"
     TOO_LONG = "too_long"
     NO_NAME = "no_name"
+    SEVERAL_NAMES = "several_names"
+
+
+NO_SINGLE_NAME = (NilReason.NO_NAME, NilReason.SEVERAL_NAMES)
+"""Reasons after which neither a judge nor a row is asked which candidate it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,7 @@ class Link:
             ranking model alone did.
         warnings: Why the answer may be wrong: a collection is incomplete, since its load did not finish. Usually empty.
         learned: What was learned of the name, most frequent first, where the rule is "learned name".
+        parts: The links of the names of a list, where `split` asked for them.
     """
 
     mention: str
@@ -155,6 +161,7 @@ class Link:
     warnings: tuple[str, ...] = ()
     rule: str | None = None
     learned: tuple[LearnedCount, ...] = ()
+    parts: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ _REASONS = {
     NilReason.AMBIGUOUS: "several entities have the name, and nothing separates them",
     NilReason.NO_CANDIDATES: "no name is close",
     NilReason.NO_NAME: "stands for nothing, or is a title or a number alone",
+    NilReason.SEVERAL_NAMES: "several names of the base in one cell",
     NilReason.TOO_LONG: "longer than any name",
 }
 

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     "(jsonl): the mentions of a document are linked together.",
 )
 @shared.target_options(many=True)
-@options_of(LinkOptions, "types languages context limit threshold on_tie", types="--type", languages="--name-language")
+@options_of(
+    LinkOptions, "types languages context limit threshold on_tie split", types="--type", languages="--name-language"
+)
 @shared.workers_option
 @click.option(
     "--property",
@@ -52,7 +54,8 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="NAME=VALUE",
     help="What else is known of the mention, by the column of the base: city=Emeryville. With --file, which is a table "
-    "then, with a header: the column that has it, city=City; name=Company for the mentions. Repeatable.",
+    "then, with a header: the column that has it, city=City; name=Company for the mentions, which is found where it is "
+    "not given. Repeatable.",
 )
 @click.option(
     "--explain", is_flag=True, help="Explain each link: the rule, or what speaks for the best candidate and against it."
@@ -87,6 +90,7 @@ def link(  # long: help has its examples
     pearl-qdrant link --file documents.jsonl --json > links.jsonl
     pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
+    pearl-qdrant link "NYTimes; Heathrow" --split
     pearl-qdrant link Zogenix --property city=Emeryville
     pearl-qdrant link --file companies.csv --property name=Company --property city=City --json
     """
@@ -110,6 +114,7 @@ def link(  # long: help has its examples
     )
     from pearl_qdrant.linking.mentions import read_text_lines
     from pearl_qdrant.linking.ranking.explain import explain_link
+    from pearl_qdrant.linking.tables import find_names
     from pearl_qdrant.report import LinkReport
 
     with refused_values():
@@ -123,7 +128,12 @@ def link(  # long: help has its examples
             listed: Iterable[str] = mentions
             beside: dict[str, list[str]] = {name: [value] * len(mentions) for name, value in properties.items()}
             if file is not None and (properties or column):
-                listed, beside = _read_table(file, column, properties)
+                columns = _read_table(file, column, properties)
+                if column is None:
+                    guessed = find_names(linker.state, columns)
+                    echo(str(guessed), err=True)
+                    column, options = guessed.name, guessed.preferring(options)
+                listed, beside = columns[column], {name: columns[one] for name, one in properties.items()}
             elif file is not None:  # an empty line is an empty mention, so that answers match lines
                 listed = (line for _, line in read_text_lines(file, shared.name_of(file)))
             found_links = (({}, one) for one in linker.link_batch(listed, options, workers=workers, properties=beside))
@@ -168,24 +178,17 @@ def _read_properties(given: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in parts}
 
 
-def _read_table(
-    file: BinaryIO, column: str | None, properties: Mapping[str, str]
-) -> tuple[list[str], dict[str, list[str]]]:
-    """The mentions of a table with a header, and the columns beside them, by the property that each is."""
+def _read_table(file: BinaryIO, column: str | None, properties: Mapping[str, str]) -> dict[str, list[str]]:
+    """The columns of a table with a header, by their names."""
     from pearl_qdrant.linking.mentions import read_text_lines
 
     lines = [line for _, line in read_text_lines(file, shared.name_of(file))]
     delimiter = max("\t;,", key=lines[0].count) if lines else ","
     head, *rows = list(csv.reader(lines, delimiter=delimiter)) or [[]]
-    for name in (column or head[0] if head else "", *properties.values()):
+    for name in filter(None, (column, *properties.values())):
         if name not in head:
             raise click.UsageError(f"{shared.name_of(file)} has no column {name!r}; it has: {', '.join(head)}.")
-
-    def cells(name: str) -> list[str]:
-        at = head.index(name)
-        return [row[at] if at < len(row) else "" for row in rows]
-
-    return cells(column or head[0]), {name: cells(one) for name, one in properties.items()}
+    return {name: [row[at] if at < len(row) else "" for row in rows] for at, name in enumerate(head)}
 
 
 def key_of(passage: Passage) -> dict[str, object]:
@@ -211,8 +214,9 @@ _LONGEST_MENTION = 1000  # characters of a mention in text output; --json prints
 
 def _as_record(found: Link, explain: bool) -> dict[str, object]:
     """The JSON record of a link; warnings and what was learned only if there are any, features only for --explain."""
-    record = asdict(found)
-    for name in ("warnings", "learned"):
+    record = asdict(replace(found, parts=()))
+    record["parts"] = [_as_record(part, explain) for part in found.parts]
+    for name in ("warnings", "learned", "parts"):
         if not record[name]:
             del record[name]
     for candidate in record["candidates"]:
@@ -239,6 +243,8 @@ def link_lines(found: Link, *, with_base: bool = False) -> list[str]:
         entity = f"{found.kb}: {found.entity_id}" if with_base else found.entity_id
         head = f"{mention}  ->  {found.canonical_name}  [{entity}]  {found.probability:.2f}"
     columns = ("prob", "dense", "lexical", *(["base"] if with_base else []), "id", "name", "types")
+    if found.parts:
+        return [head, *(f"    {line}" for part in found.parts for line in link_lines(part, with_base=with_base))]
     rows = [_row(c, with_base=with_base) for c in found.candidates]
     return [head, *(f"    {line}" for line in table_lines(columns, rows))]
 

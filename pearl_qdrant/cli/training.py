@@ -360,8 +360,6 @@ def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
 @base_model_option
 @click.option("--out", type=FOLDER, required=True, help="Checkpoint to write.")
 @phrases_option
-@click.option("--typed-names", type=PATH, multiple=True, metavar="F",
-              help="TSV of names and entity types; may be repeated.")  # fmt: skip
 @aliases_option
 @shared.json_option
 def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
@@ -371,7 +369,7 @@ def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
 
     \b
     pearl-qdrant train head --base-model Lihuchen/pearl_small --phrases phrase_with_etype.txt --out pearl-small-typed
-    pearl-qdrant train head --base-model averaged/ --typed-names names.tsv --out typed
+    pearl-qdrant train head --base-model averaged/ --aliases base.tsv --out typed
     """
     with training_stage() as output:
         from pearl_qdrant import train_head

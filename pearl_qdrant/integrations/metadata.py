@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, TypeVar
 
-from pearl_qdrant.cells import is_null, text_of
+from pearl_qdrant.cells import is_null, join_list, text_of
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.asking import asking_of
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
+from pearl_qdrant.linking.tables import find_names
+from pearl_qdrant.records import Entity
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, DEFAULT_MODEL, DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.records import Annotation, Candidate, Link
 
+log = logging.getLogger(__name__)
 
 ENTITY_IDS = "entity_ids"
 """The key with the ids of a document's entities, each once, in the order of their first mention."""
@@ -72,6 +77,7 @@ def types_of(candidate: Candidate) -> list[str]:
     return list(dict.fromkeys([*candidate.types, *candidate.kb_types]))
 
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 Field = Literal["entity_id", "canonical_name", "probability", "nil_reason", "kb"]
@@ -126,13 +132,30 @@ class ColumnLinker:
         return {name: [None if link is None else value_of(link, name) for link in links] for name in fields}
 
 
+def name_column(
+    linker: EntityLinker, table: Mapping[str, Sequence[object]], options: LinkOptions
+) -> tuple[str, LinkOptions]:
+    """The column of a table with the names, and options that prefer the type of most; says so first. Raises as
+    `linking.tables.find_names`.
+    """
+    found = find_names(linker.state, table)
+    log.warning("%s", found)  # a guess, which people should see
+    return found.name, found.preferring(options)
+
+
 def as_text(value: object) -> str | None:
     """A cell as the string to link; None for null and blank ones."""
     return text if not is_null(value) and (text := text_of(value)).strip() else None
 
 
 def value_of(link: Link, name: Field) -> Any:
-    """A field of a link as a plain value."""
+    """A field of a link as a plain value; of a list that was split, those of its names, joined by bars, and the least
+    probability.
+    """
+    if link.parts:
+        values = [one for part in link.parts if (one := value_of(part, name)) is not None]
+        joined = min if name == "probability" else lambda some: join_list(dict.fromkeys(some))
+        return joined(values) if values else None
     value = getattr(link, name)
     return value.value if name == "nil_reason" and value is not None else value
 
@@ -172,6 +195,8 @@ class JoinOptions:
 
     Attributes:
         on: The column of both tables with the keys; or `left_on` and `right_on`, one of each.
+        properties: Columns of the left table that say which row is meant, by those of the right one: {"city": "town"}.
+        one_to_one: Whether no row of either table is in two matches; the most probable ones go first.
         how: "left" or "inner".
         threshold: Least probability of a match; default is the linker's.
         model, device: The encoder.
@@ -183,6 +208,8 @@ class JoinOptions:
     on: str | None = None
     left_on: str | None = None
     right_on: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    one_to_one: bool = False
     how: How = "left"
     threshold: float | None = None
     model: str | None = None
@@ -194,10 +221,18 @@ class JoinOptions:
         if not (self.left_on or self.on) or not (self.right_on or self.on):
             raise ValueError("name the columns to join: on, or left_on and right_on")
 
-    def columns(self, left: Iterable[T], right: Iterable[T]) -> tuple[T, T]:
-        """The labels of the columns with the keys. Raises OptionError as `find_column`."""
-        ours = find_column(self.left_on or self.on or "", left, option="left_on")
-        return ours, find_column(self.right_on or self.on or "", right, option="right_on")
+    def columns(self, left: Iterable[S], right: Iterable[T]) -> tuple[list[S], list[T]]:
+        """The labels of the columns with the keys, and of those beside them. Raises OptionError as `find_column`."""
+        ours, theirs = list(left), list(right)
+        keys = (
+            find_column(self.left_on or self.on or "", ours, option="left_on"),
+            find_column(self.right_on or self.on or "", theirs, option="right_on"),
+        )
+        beside = [find_column(one, ours, option="properties") for one in self.properties.values()]
+        return [keys[0], *beside], [
+            keys[1],
+            *(find_column(one, theirs, option="properties") for one in self.properties),
+        ]
 
 
 class JoinKeywords(TypedDict, total=False):
@@ -206,30 +241,90 @@ class JoinKeywords(TypedDict, total=False):
     on: str | None
     left_on: str | None
     right_on: str | None
+    properties: Mapping[str, str]
+    one_to_one: bool
     how: How
     threshold: float | None
     model: str | None
     device: str
 
 
-def match_values(
-    left: Sequence[object], right: Sequence[object], options: JoinOptions
-) -> tuple[list[str | None], list[float | None]]:
-    """For each cell of the left side the value of the right side that means the same, and the probability; or None. The
-    distinct values of the right side become a collection in memory.
+class Matches(NamedTuple):
+    """Which rows of two tables belong together: those of one key. A row without a key matches none."""
+
+    left: list[int | None]
+    probabilities: list[float | None]
+    right: list[int | None]
+
+
+_Row = tuple[str, ...]  # The text of a key, and of the cells beside it
+
+
+def match_rows(left: Sequence[Sequence[object]], right: Sequence[Sequence[object]], options: JoinOptions) -> Matches:
+    """The matches of the rows of two tables, by columns of cells: those of the keys first, then those beside them. The
+    distinct rows of the right side become a collection in memory.
     """
+    ours, theirs = _rows(left), _rows(right)
+    known = {row: number for number, row in enumerate(dict.fromkeys(row for row in theirs if row))}
+    found = _candidates(list(dict.fromkeys(row for row in ours if row)), list(known), options)
+    numbers = [None if row is None else known[row] for row in theirs]
+    if options.one_to_one:
+        least = DEFAULT_THRESHOLD if options.threshold is None else options.threshold
+        return match_once([found.get(row, []) if row else [] for row in ours], numbers, least=least)
+    best = [found[row][0] if row and found.get(row) else (None, None) for row in ours]
+    return Matches([key for key, _ in best], [one for _, one in best], numbers)
+
+
+def _rows(columns: Sequence[Sequence[object]]) -> list[_Row | None]:
+    """The rows of a table; None where the key is null or blank."""
+    texts = zip(*([as_text(cell) or "" for cell in cells] for cells in columns), strict=True)
+    return [row if row[0] else None for row in texts]
+
+
+_Candidates = list[tuple[int, float]]  # Numbers of rows of the right side, with their probabilities, best first
+
+
+def _candidates(wanted: Sequence[_Row], known: Sequence[_Row], options: JoinOptions) -> dict[_Row, _Candidates]:
+    """The rows of the right side that those of the left one may be, where the best one is probable enough."""
     from pearl_qdrant.linking.linker import EntityLinker
 
-    names = list(dict.fromkeys(text for value in right if (text := as_text(value)) is not None))
-    wanted = list(dict.fromkeys(text for value in left if (text := as_text(value)) is not None))
-    same = set(names)
-    found = {text: (text, 1.0) for text in wanted if text in same}
-    missing = [text for text in wanted if text not in same]
-    if names and missing:
-        entities = [{"id": f"{i}", "name": name} for i, name in enumerate(names)]
-        with EntityLinker.build(entities, model=options.model or DEFAULT_MODEL, device=options.device) as linker:
-            for text, link in zip(missing, linker.link_batch(missing, threshold=options.threshold), strict=True):
-                if link.entity_id is not None:
-                    found[text] = (names[int(link.entity_id)], link.probability or 0.0)
-    matches = [None if (text := as_text(value)) is None else found.get(text) for value in left]
-    return [match and match[0] for match in matches], [match and match[1] for match in matches]
+    same = {} if options.properties else {row: number for number, row in enumerate(known)}
+    found: dict[_Row, _Candidates] = {row: [(same[row], 1.0)] for row in wanted if row in same}
+    missing = [row for row in wanted if row not in same]
+    if not known or not missing:
+        return found
+    names = [f"column_{i}" for i in range(len(options.properties))]
+    entities = [
+        Entity(f"{i}", name, extra={one: cell for one, cell in zip(names, cells, strict=True) if cell})
+        for i, (name, *cells) in enumerate(known)
+    ]
+    with EntityLinker.build(entities, model=options.model or DEFAULT_MODEL, device=options.device) as linker:
+        held = linker.state.statistics.columns()  # a column without a value in the right table says nothing
+        given = {one: [row[i] for row in missing] for i, one in enumerate(names, 1) if one in held}
+        mentions, limit = [row[0] for row in missing], DEFAULT_LIMIT if options.one_to_one else None
+        links = linker.link_batch(mentions, threshold=options.threshold, properties=given, limit=limit)
+        for row, link in zip(missing, links, strict=True):
+            if link.entity_id is not None:
+                found[row] = [(int(one.entity_id), one.probability or 0.0) for one in link.candidates]
+    return found
+
+
+def match_once(ours: Sequence[_Candidates], theirs: Sequence[int | None], *, least: float) -> Matches:
+    """Matches in which no row is twice, the most probable ones first. A candidate that a row loses to another one makes
+    its next one more probable, which then has at least the probability `least`.
+    """
+    free: dict[int, list[int]] = {}
+    for place, number in enumerate(theirs):
+        if number is not None:
+            free.setdefault(number, []).append(place)
+    left: list[int | None] = [None] * len(ours)
+    probabilities: list[float | None] = [None] * len(ours)
+    waiting = [(-found[0][1], place, found) for place, found in enumerate(ours) if found]
+    heapify(waiting)
+    while waiting:
+        negative, place, ((number, _), *others) = heappop(waiting)
+        if free[number]:
+            left[place], probabilities[place] = free[number].pop(0), -negative
+        elif others and (rest := 1 + negative) > 0 and others[0][1] / rest >= least:
+            heappush(waiting, (-others[0][1] / rest, place, [(one, p / rest) for one, p in others]))
+    return Matches(left, probabilities, [None if number is None else place for place, number in enumerate(theirs)])

@@ -15,6 +15,7 @@ import polars as pl
 from pearl_qdrant.integrations import metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkKeywords, LinkOptions
+from pearl_qdrant.linking.tables import ROWS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -26,7 +27,7 @@ BATCH_ROWS = 65_536  # Rows of a table that are linked at once; memory is that o
 
 def link_column(
     frame: Frame,
-    column: str,
+    column: str | None = None,
     *,
     linker: EntityLinker,
     fields: Sequence[metadata.Field] = metadata.DEFAULT_FIELDS,
@@ -40,6 +41,10 @@ def link_column(
     Raises OptionError if a column is missing, or a new one is there already.
     """
     schema: pl.Schema = frame.collect_schema()
+    options = LinkOptions(**keywords)
+    if column is None:
+        first = frame.lazy().head(ROWS).collect()
+        column, options = metadata.name_column(linker, first.to_dict(as_series=False), options)
     metadata.find_column(column, schema.names())
     names = metadata.new_names(column, fields, schema.names(), prefix)
     kinds = {
@@ -48,7 +53,7 @@ def link_column(
     others: Mapping[str, str] = properties or {}
     used: list[str] = [column]
     used += [metadata.find_column(one, schema.names(), option="properties") for one in others.values()]
-    values = metadata.ColumnLinker(linker, LinkOptions(**keywords), list(others))
+    values = metadata.ColumnLinker(linker, options, list(others))
 
     def add(batch: pl.DataFrame) -> pl.DataFrame:
         parts = [_linked(part, used, values, fields, kinds) for part in batch.iter_slices(BATCH_ROWS)]
@@ -83,12 +88,12 @@ def fuzzy_join(
     """
     options = metadata.JoinOptions(**keywords)
     ours, theirs = options.columns(left.columns, right.columns)
-    others = right.get_column(theirs).to_list()
-    keys, probabilities = metadata.match_values(left.get_column(ours).to_list(), others, options)
+    our_cells = [left.get_column(one).to_list() for one in ours]
+    found = metadata.match_rows(our_cells, [right.get_column(one).to_list() for one in theirs], options)
     keyed = left.with_columns(
-        pl.Series(_KEY, keys, dtype=pl.String), pl.Series(metadata.MATCH, probabilities, dtype=pl.Float64)
+        pl.Series(_KEY, found.left, dtype=pl.Int64), pl.Series(metadata.MATCH, found.probabilities, dtype=pl.Float64)
     )
-    known = right.with_columns(pl.Series(_KEY, [metadata.as_text(value) for value in others], dtype=pl.String))
+    known = right.with_columns(pl.Series(_KEY, found.right, dtype=pl.Int64))
     return keyed.join(known, on=_KEY, how=options.how, suffix=suffix, maintain_order="left_right").drop(_KEY)
 
 

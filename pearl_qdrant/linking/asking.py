@@ -16,7 +16,7 @@ from numbers import Real
 from typing import Final, Literal
 
 from pearl_qdrant.errors import JudgeError
-from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
+from pearl_qdrant.records import NO_SINGLE_NAME, Annotation, Candidate, Link, NilReason
 
 
 class Nil(Enum):
@@ -136,7 +136,7 @@ class Asking:
 
     def _question(self, link: Link, context: str | None) -> LinkQuestion | None:
         """What to ask about a link; None if it is sure, or nothing can be asked."""
-        if not link.candidates or link.nil_reason is NilReason.NO_NAME:
+        if not link.candidates or link.nil_reason in NO_SINGLE_NAME:
             return None
         low, high = self.between
         if link.nil_reason is not NilReason.AMBIGUOUS and not low <= _probability(link.candidates[0]) < high:

@@ -78,11 +78,19 @@ class CollectionStatistics:
         return SearchTargets(targets, math.log(max(1, sum(map(_n_names, self._collections)))))
 
     @_kept
+    def type_counts(self) -> dict[str, int]:
+        """Names of each type that an entity has: native, coarse and predicted."""
+        found: dict[str, int] = {}
+        for one in self._collections:
+            for values in one.type_counts(_ALL_TYPES).values():
+                for name, n in values.items():
+                    if n:  # Edge still lists types whose points were all deleted, with a count of 0
+                        found[name] = max(n, found.get(name, 0))
+        return found
+
     def types(self) -> frozenset[str]:
-        """All types that an entity has: native, coarse and predicted."""
-        counts = [collection.type_counts(_ALL_TYPES) for collection in self._collections]
-        # Edge still lists types whose points were all deleted, with a count of 0.
-        return frozenset(name for one in counts for values in one.values() for name, n in values.items() if n)
+        """All types that an entity has."""
+        return frozenset(self.type_counts())
 
     @_kept
     def name_case(self) -> NameCase:

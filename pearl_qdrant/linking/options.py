@@ -46,6 +46,7 @@ class LinkOptions:
         nil_bias: Added to the logit of NIL: below 0 more is linked.
         languages: Find only names in these languages, such as de, which includes de-at, and names without a stated
             language. In Python one string is one language. Ids and learned names are found in any case.
+        split: Link each name of a list (`X; Y`, `X and Y`), which is NIL as a whole. In Python: `Link.parts`.
         judge: A function that decides mentions of which linking is unsure, or an `Asking` with its settings; see
             `linking.asking`.
 
@@ -61,6 +62,7 @@ class LinkOptions:
     context: str | None = None
     nil_bias: float = 0.0
     languages: Sequence[str] = ()
+    split: bool = False
     judge: Asking | LinkJudge | None = None
 
     def __post_init__(self) -> None:
@@ -95,6 +97,7 @@ class LinkKeywords(TypedDict, total=False):
     context: str | None
     nil_bias: float
     languages: Sequence[str]
+    split: bool
     judge: Asking | LinkJudge | None
 
 

@@ -34,7 +34,7 @@ from pearl_qdrant.linking.columns import ALIASES, EntityColumns, of_candidates, 
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.values import DIFFERENT, EQUAL, LEVELS, MOST_CHARACTERS, SAMPLED, BaseColumn, Kind
 from pearl_qdrant.pieces import pausing
-from pearl_qdrant.records import Candidate, Link, NilReason
+from pearl_qdrant.records import NO_SINGLE_NAME, Candidate, Link, NilReason
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.state import LinkerState
@@ -287,14 +287,30 @@ def _link_rows(
     options: LinkOptions,
     link: Callable[[Sequence[str], LinkOptions], Iterable[Link]],
 ) -> Iterator[Link]:
-    asked = wider(options)
     while window := list(islice(rows, ROWS)):
-        links = list(link([mention for mention, _ in window], asked))
-        crowded = [i for i, one in enumerate(links) if any(window[i][1].values()) and is_crowded(one, asked.limit or 0)]
-        again = link([window[i][0] for i in crowded], wider(options, MOST_CANDIDATES)) if crowded else ()
-        for i, one in zip(crowded, again, strict=True):
-            links[i] = one
+        links = _widely(window, options, link)
         yield from weighed(state, links, [row for _, row in window], evidence, _with_threshold(state, options))
+
+
+def _widely(
+    rows: Sequence[tuple[str, Row]], options: LinkOptions, link: Callable[[Sequence[str], LinkOptions], Iterable[Link]]
+) -> list[Link]:
+    """The links of names alone, with as many candidates as are compared."""
+    asked = wider(options)
+    links = list(link([mention for mention, _ in rows], asked))
+    crowded = [i for i, one in enumerate(links) if any(rows[i][1].values()) and is_crowded(one, asked.limit or 0)]
+    again = link([rows[i][0] for i in crowded], wider(options, MOST_CANDIDATES)) if crowded else ()
+    for i, one in zip(crowded, again, strict=True):
+        links[i] = one
+    return links
+
+
+def link_rows_once(state: LinkerState, rows: Sequence[tuple[str, Row]], options: LinkOptions) -> list[Link]:
+    """The links of rows that are no list, each of which has its own columns: no row says how well a column agrees."""
+    columns = check_columns(state, dict.fromkeys(name for _, row in rows for name in row))
+    links = _widely(rows, options, state.links)
+    chosen = _with_threshold(state, options)
+    return list(weighed(state, links, [row for _, row in rows], Evidence(columns), chosen, is_list=False))
 
 
 def weighed(
@@ -327,8 +343,8 @@ def weighed(
     logits = evidence.logits(compared)
     updated = evidence.updated(compared.probabilities, logits)
     for i, link in enumerate(links):
-        if (compared.levels[i] < 0).all() or link.nil_reason is NilReason.NO_NAME:
-            yield replace(link, candidates=link.candidates[: options.most_candidates])
+        if (compared.levels[i] < 0).all() or link.nil_reason in NO_SINGLE_NAME:
+            yield _cut(link, options.most_candidates)
             continue
         found = []
         for candidate, probability, logit, levels in zip(
@@ -339,7 +355,11 @@ def weighed(
             }
             score = candidate.score + logit
             found.append(replace(candidate, probability=probability, score=score, properties=agreement))
-        yield _decided(link, found, options)
+        yield decided(link, found, options)
+
+
+def _cut(link: Link, limit: int) -> Link:
+    return replace(link, candidates=link.candidates[:limit], parts=tuple(_cut(one, limit) for one in link.parts))
 
 
 def _columns_of(state: LinkerState, candidates: Sequence[Candidate]) -> dict[tuple[str, str], EntityColumns]:
@@ -350,7 +370,7 @@ def _values(found: EntityColumns | None, columns: Mapping[str, BaseColumn]) -> R
     return {} if found is None else {name: found.values(name) for name in columns}
 
 
-def _decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) -> Link:
+def decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) -> Link:
     """The link to the most probable candidate, or NIL; as `ranking.scoring.decide` decides. What a row says of
     namesakes separates them.
     """

@@ -16,6 +16,7 @@ from pearl_qdrant.linking.candidates import Exclude
 from pearl_qdrant.linking.documents.linking import link_document
 from pearl_qdrant.linking.documents.model import check_parts
 from pearl_qdrant.linking.editing import points_of
+from pearl_qdrant.linking.joints import links_of_cells
 from pearl_qdrant.linking.mention_detection.blocks import Block, DocLike, GivenSpan, of_texts, read_blocks, read_text
 from pearl_qdrant.linking.mentions import check_are_many, take_async
 from pearl_qdrant.linking.options import AnnotateKeywords, AnnotateOptions, LinkKeywords, LinkOptions
@@ -233,7 +234,7 @@ class ReadingLinker:
         link: Callable[[Iterable[str], LinkOptions], Iterator[Link]] | None = None,
     ) -> Iterator[Link]:
         """The links of mentions, with their properties if there are any; `link` links them without."""
-        alone = link or self.state.links
+        alone = link or partial(links_of_cells, self.state)
         if not properties:
             return alone(mentions, options)
         from pearl_qdrant.linking.properties import link_rows, read_rows
@@ -282,9 +283,9 @@ class ReadingLinker:
         state = self.state
         with self._lifetime.in_use():
             if n_workers == 1:
-                return self._judged(self._lifetime.while_open(state.links(mentions, chosen)), chosen)
+                return self._judged(self._lifetime.while_open(links_of_cells(state, mentions, chosen)), chosen)
             state.check_types(chosen.types)
-        job = link_job(alone, partial(state.links, options=alone))
+        job = link_job(alone, partial(links_of_cells, state, options=alone))
         n_known = len(mentions) if isinstance(mentions, Sequence) else 0
         answers = self._workers.answers(
             job, mentions, n_workers=n_workers, is_required=workers is not None, n_known=n_known

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -30,19 +31,20 @@ from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, can_be_name, is_as_it_stands
-from pearl_qdrant.linking.mention_stream import CACHE_BYTES, MentionCache, MentionStream
+from pearl_qdrant.linking.mention_stream import CACHE_BYTES, SEARCH_BATCH, MentionCache, MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.forest import shipped_forest
 from pearl_qdrant.linking.ranking.model import (
     Calibration,
     FloatArray,
+    LinkQuery,
     RankingModel,
     ScoredMention,
     baseline_similarity,
     shipped_model,
 )
 from pearl_qdrant.linking.ranking.reranker import Reranker
-from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD
+from pearl_qdrant.linking.ranking.scoring import HIGHEST_THRESHOLD, with_excluded
 from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.store.administration import opening_warnings
 from pearl_qdrant.store.protocol import Collection
@@ -54,6 +56,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _NAMES_AT_ONCE, _SPELLINGS_AT_ONCE = 1000, 256  # the first takes about 5 ms in an embedded collection
+_LEAST_DOUBTED = 0.2  # probability from which a link under a type filter is compared with what the filter excludes
 _MAX_POINTS = 5000  # points read for so many names: a few names may belong to thousands of entities
 
 
@@ -200,7 +203,7 @@ class LinkerState:
         return self.stream.score(iter(mentions), self.stream.link_query(options), exclude, self.check)
 
     def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
-        """Links of mentions, in their context if there is one."""
+        """Links of mentions that are one name each (else `joints.links_of_cells`), in their context if there is one."""
         link_query = self.stream.link_query(options)  # raises now, not with the first mention
         if options.context is not None:
             in_context = score_in_context(self, mentions, options.context, options)
@@ -211,7 +214,28 @@ class LinkerState:
             slope = self.calibration.slope
             scored = self.stream.score_for_links(iter(mentions), link_query, self.check, slope=slope)
         calibration, threshold = self.calibration.with_bias(options.nil_bias), self.threshold_of(options)
+        if link_query.filter:
+            scored = self._against_excluded(scored, link_query, max(threshold, _LEAST_DOUBTED))
         return (self._warned(self.learned.decide(one, calibration, options, threshold)) for one in scored)
+
+    def _against_excluded(
+        self, scored: Iterator[ScoredMention], link_query: LinkQuery, least: float
+    ) -> Iterator[ScoredMention]:
+        """Mentions under a type filter; those that similarity would link are searched without it, too."""
+        everything = replace(link_query, types=())
+        while some := list(islice(scored, SEARCH_BATCH)):
+            unsure = [
+                i
+                for i, one in enumerate(some)
+                if one.found
+                and one.certainty == 1
+                and math.fsum(self.calibration.probabilities(one.logits, one.nil_logit)) >= least
+            ]
+            mentions = iter([some[i].mention for i in unsure])
+            found = self.stream.score_for_links(mentions, everything, self.check, slope=self.calibration.slope)
+            for i, unfiltered in zip(unsure, found, strict=True):
+                some[i] = with_excluded(some[i], unfiltered, link_query.types)
+            yield from some
 
     def threshold_of(self, options: LinkOptions) -> float:
         """The least probability of a link."""
@@ -256,17 +280,24 @@ class LinkerState:
         """Those of some strings that are names but for case, spaces, punctuation and spelling variants; with three keys
         (`lexical.keys`) but for the order of words, too.
         """
+        return set(self.points_spelled(names, types=types, n_keys=n_keys))
+
+    def points_spelled(
+        self, names: Sequence[str], *, types: Sequence[str] = (), n_keys: int = 2
+    ) -> dict[str, list[NamePoint]]:
+        """`known_spellings` with some of the names that each is, at least one."""
         keys = [name_keys(fold_name(name)) for name in names]
-        found: set[str] = set()
+        found: dict[str, list[NamePoint]] = {}
         for collection in self.collections:
             for start in range(0, len(names), _SPELLINGS_AT_ONCE):
                 some = keys[start : start + _SPELLINGS_AT_ONCE]
                 no_vectors = np.zeros((len(some), self.encoder.info.dim), np.float32)
                 candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
                 for name, key, points in zip(names[start:], some, candidates, strict=False):
-                    others = (name_keys(fold_name(one.point.name)) for one in points)
-                    if key[0] and any(other[i] == key[i] for other in others for i in range(n_keys)):
-                        found.add(name)
+                    for point in [one.point for one in points] if key[0] else ():
+                        other = name_keys(fold_name(point.name))
+                        if any(other[i] == key[i] for i in range(n_keys)):
+                            found.setdefault(name, []).append(point)
         return found
 
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]:

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 
 from pearl_qdrant.errors import OptionError, WorkerError
+from pearl_qdrant.linking.joints import links_of_cells
 from pearl_qdrant.linking.mention_detection.blocks import MOST, Block, take_blocks
 from pearl_qdrant.linking.mention_stream import CACHE_BYTES
 from pearl_qdrant.linking.mentions import take
@@ -142,7 +143,9 @@ def _watch(parent: int, line: Connection) -> None:
 def link_in_worker(setup: bytes, mentions: Sequence[str], options: LinkOptions) -> list[object] | None:
     """The packed links of mentions; None if the collections have another state than the setup."""
     state = _worker.state_of(setup)
-    return None if state is None else [_pack(replace(one, mention="")) for one in state.links(mentions, options)]
+    return (
+        None if state is None else [_pack(replace(one, mention="")) for one in links_of_cells(state, mentions, options)]
+    )
 
 
 def annotate_in_worker(setup: bytes, blocks: Sequence[Block], options: AnnotateOptions) -> list[object] | None:

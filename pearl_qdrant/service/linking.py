@@ -96,6 +96,7 @@ class LinkBody(_WithCandidates):
         description="Columns beside the mentions, by the column of the base, with a value or null for each mention.",
         examples=[{"city": ["Emeryville", None]}],
     )
+    split: bool = Field(False, description="Link each name of a list (`X; Y`): `parts` of its link, which is NIL.")
     explain: bool = Field(False, description="Add features, and lines that explain each link.")
 
     def check(self, settings: ServiceSettings) -> None:
@@ -267,7 +268,9 @@ def link_record(link: Link, *, explanation: list[str] | None = None) -> dict[str
     """The JSON of a link; features only with an explanation, warnings and what was learned only if there are any."""
     record = {name: getattr(link, name) for name in _LINK}
     record["candidates"] = [_candidate_record(one, explained=explanation is not None) for one in link.candidates]
-    further = {"learned": link.learned or None, "warnings": link.warnings or None, "explanation": explanation}
+    parts = [link_record(one) for one in link.parts]
+    further: dict[str, Any] = {"learned": link.learned, "warnings": link.warnings, "parts": parts}
+    further = {name: value or None for name, value in further.items()} | {"explanation": explanation}
     return record | {name: value for name, value in further.items() if value is not None}
 
 

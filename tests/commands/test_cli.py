@@ -166,6 +166,17 @@ def test_mentions_of_a_file_are_utf_8_with_or_without_a_byte_order_mark(loaded: 
     assert f"{mentions}:2: not UTF-8" in refused.err
 
 
+def test_link_splits_lists(loaded: Run) -> None:
+    """`--split` links each name of a list, in words and in JSON; without it a list is NIL."""
+    (whole,) = loaded("link", "NYC; NYTimes", "--json").lines()
+    (split,) = loaded("link", "NYC; NYTimes", "--split", "--json").lines()
+
+    assert (whole["nil_reason"], "parts" in whole) == ("several_names", False)
+    assert [one["entity_id"] for one in split["parts"]] == ["nyc", "nyt"]
+    words = loaded("link", "NYC; NYTimes", "--split").out
+    assert words.startswith("NYC; NYTimes  ->  NIL (several names)\n    NYC  ->  New York  [nyc]")
+
+
 def test_columns_of_a_table_count_beside_the_mentions(loaded: Run, tmp_path: Path) -> None:
     """`--property` names a column of a table, or the value of one mention; a wrong name is refused with those known."""
     table = tmp_path / "rows.csv"
@@ -182,6 +193,18 @@ def test_columns_of_a_table_count_beside_the_mentions(loaded: Run, tmp_path: Pat
         refused = loaded("link", "--file", str(table), "--property", wrong)
         assert refused.status == 2
         assert text in " ".join(refused.err.split())
+
+
+def test_a_table_without_a_named_column_is_read_as_a_whole(loaded: Run, tmp_path: Path) -> None:
+    """The column of names is found, not the first one, and stderr says which, and how much of it is in the base."""
+    table = tmp_path / "rows.csv"
+    table.write_text(
+        "order;note;paper;kind\n1;urgent;NYTimes;newspaper\n2;late;nytimes.com;newspaper\n3;late;qqq zzz;\n"
+    )
+    found = loaded("link", "--file", str(table), "--property", "kb_types=kind", "--json")
+
+    assert [one["mention"] for one in found.lines()] == ["NYTimes", "nytimes.com", "qqq zzz"]
+    assert "Names are in column 'paper': 2 of 3 values are in the base." in found.err
 
 
 def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path, model: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import InvalidEntityError, OptionError
-from pearl_qdrant.integrations.metadata import as_text
+from pearl_qdrant.integrations.metadata import JoinKeywords, as_text, match_once
 
 CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
 IDS = ["nyt", None, "mi", "nyt", None, None]
@@ -91,6 +91,93 @@ def test_joins_match_other_spellings(model: Path) -> None:
     assert (joined["match_probability"].dropna() > 0.5).all()
     other = for_polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), on="key", model=str(model), how="inner")
     assert other.select("n", "m").rows() == [(1, 10), (2, 20), (2, 21)]
+
+
+def test_a_cell_of_several_names_has_several_entities(linker: EntityLinker) -> None:
+    """`split` gives a list of names the ids of all, with bars between, and the least probability; else it is null."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    from pearl_qdrant.integrations import pandas, polars
+
+    names = ["NYTimes; heart attack", "nypost.com"]
+    split = pandas.link_column(pd.DataFrame({"name": names}), "name", linker=linker, split=True)
+    whole = polars.link_column(pl.DataFrame({"name": names}), "name", linker=linker)
+
+    assert split["name_entity_id"].tolist() == ["nyt|mi", "nyp"]
+    assert split["name_canonical_name"][0] == "The New York Times|myocardial infarction"
+    assert 0 < split["name_probability"][0] < 1
+    assert whole["name_entity_id"].to_list() == [None, "nyp"]
+
+
+def test_columns_of_both_tables_count_in_a_join(model: Path) -> None:
+    """Of rows with one key, the one whose other column agrees is joined; both libraries give the same rows."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    from pearl_qdrant.integrations import pandas, polars
+
+    states = ["Illinois", "Missouri", "Ohio", "Oregon"]
+    right = {"name": ["Springfield"] * 4 + ["Salem"], "state": [*states, None], "id": [1, 2, 3, 4, 5]}
+    left = {"town": ["springfield", "Springfield", "Springfield", "Salem"], "where": ["Ohio", "OREGON", None, "Ohio"]}
+    options = JoinKeywords(left_on="town", right_on="name", properties={"state": "where"}, model=str(model))
+    joined = pandas.fuzzy_join(pd.DataFrame(left), pd.DataFrame(right), **options)
+    assert [None if one != one else int(one) for one in joined["id"]] == [3, 4, None, 5]
+    other = polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), **options)
+    assert other["id"].to_list() == [3, 4, None, 5]
+    with pytest.raises(OptionError, match="no column 'nowhere'"):
+        polars.fuzzy_join(pl.DataFrame(left), pl.DataFrame(right), **{**options, "properties": {"state": "nowhere"}})
+
+
+def test_a_join_may_match_each_row_once(model: Path) -> None:
+    """One to one, the most probable match keeps the row, equal rows share as many as there are, others get none."""
+    pd = pytest.importorskip("pandas")
+    from pearl_qdrant.integrations.pandas import fuzzy_join
+
+    left = pd.DataFrame({"key": ["heart atack", "heart attack", "Oslo", "Oslo", "Oslo"]})
+    right = pd.DataFrame({"key": ["heart attack", "Oslo", None, "Oslo"], "id": [1, 2, 3, 4]})
+    many = fuzzy_join(left, right, on="key", model=str(model))
+    once = fuzzy_join(left, right, on="key", one_to_one=True, model=str(model))
+
+    assert len(many) == 8
+    assert [None if one != one else int(one) for one in once["id"]] == [None, 1, 2, 4, None]
+
+
+def test_what_a_row_loses_to_another_makes_its_next_candidate_more_probable() -> None:
+    """A row whose best candidate is taken gets the next one where that is probable then."""
+    candidates = [[(0, 0.9), (1, 0.05)], [(0, 0.6), (1, 0.3)], [(0, 0.6), (2, 0.1)]]
+    found = match_once(candidates, [0, 1, 2], least=0.5)
+
+    assert found.left == [0, 1, None]
+    assert found.probabilities == [0.9, pytest.approx(0.75), None]
+
+
+PLACES = [
+    *(Entity(f"city-{one}", one, (), ("city", "place"), ("GPE",)) for one in "Oslo,Lyon,Porto,Delft,Graz".split(",")),
+    *(Entity(f"river-{one}", one, (), ("river", "place"), ("LOC",)) for one in "Oslo,Douro,Rhine,Mur".split(",")),
+]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "polars.lazy"])
+def test_the_column_of_names_is_found(model: Path, caplog: pytest.LogCaptureFixture, library: str) -> None:
+    """Without a column the one with names of the base is taken, never an order; it is said with its type, which then
+    decides between two entities of a name.
+    """
+    package = pytest.importorskip(library.split(".")[0])
+    module = pytest.importorskip(f"pearl_qdrant.integrations.{library.split('.')[0]}")
+    rows = {
+        "order": ["A-10017", "A-10018", "A-10019", "A-10020", "A-10021", "A-10022"],
+        "n": [1, 2, 3, 4, 5, 6],
+        "note": ["fast", "slow", "late", "lost", "new", "old"],
+        "where": ["Oslo", "Lyon", "Porto", "Delft", "Graz", "Mars"],
+    }
+    with EntityLinker.build(PLACES, model=str(model)) as linker:
+        frame = package.DataFrame(rows)
+        found = module.link_column(frame.lazy() if library == "polars.lazy" else frame, linker=linker, threshold=0.6)
+        found = found.collect() if library == "polars.lazy" else found
+        named = module.link_column(package.DataFrame(rows), "where", linker=linker)
+
+        assert list(found["where_entity_id"])[:2] == ["city-Oslo", "city-Lyon"]
+        assert next(iter(named["where_entity_id"])) is None
+        assert "column 'where': 5 of 6 values are in the base, most of type city." in caplog.text
+        with pytest.raises(OptionError, match="No column of the table has names; it has: n"):
+            module.link_column(frame[["n"]], linker=linker)
 
 
 NULLS = (

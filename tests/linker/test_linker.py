@@ -105,6 +105,20 @@ def test_a_type_filter_changes_the_answer(linker: EntityLinker) -> None:
     assert caught.value.near == ("newspaper",)
 
 
+def test_a_name_of_another_type_is_nil_under_a_type_filter(shipped: Encoder) -> None:
+    """Where a type filter leaves out the entity of a name, what is only like the name is not linked in its place; an
+    entity of that very name is, and so is a slip.
+    """
+    places = ["Manchester", "Boston", "Paris", "Leipzig", "Bristol", "Oslo", "Delft", "York", "Lyon", "Porto"]
+    cities = [Entity(one, one, (), ("city",)) for one in places]
+    clubs = [Entity("club", "Manchester City", (), ("club",)), Entity("team", "Boston", (), ("club",))]
+    with EntityLinker.build([*cities, *clubs], model=shipped) as linker:
+        found = linker.link_batch(["Manchester City", "Manchster Cty", "Boston", "Manchestr"], types=["city"])
+
+        assert [one.entity_id for one in found] == [None, None, "Boston", "Manchester"]
+        assert linker.link("Manchester City", types=["city"]).candidates[0].entity_id == "Manchester"
+
+
 def test_soft_types_prefer_and_do_not_filter(linker: EntityLinker) -> None:
     """In soft mode a type breaks a tie, and entities of other types stay candidates."""
     link = linker.link("New York", types=["state"], type_mode="soft", threshold=0.0, limit=10)

@@ -45,6 +45,17 @@ def test_columns_beside_the_mentions_must_fit(client: TestClient) -> None:
     assert agreeing["candidates"][0]["properties"]["kb_types"] == 1.0
 
 
+def test_lists_are_split_when_asked(client: TestClient) -> None:
+    """A list of names is NIL; `split` adds the links of its names."""
+    whole, split = (
+        client.post("/v1/link", json={"mentions": ["NYTimes; heart attack"], "split": one}).json()["links"][0]
+        for one in (False, True)
+    )
+
+    assert (whole["nil_reason"], "parts" in whole) == ("several_names", False)
+    assert [one["entity_id"] for one in split["parts"]] == ["nyt", "mi"]
+
+
 def test_options_of_the_linker_count(client: TestClient) -> None:
     """Types filter, a threshold makes NIL, and an explanation has features and lines."""
     typed = {"mentions": ["New York"], "types": ["state"], "threshold": 0, "explain": True}

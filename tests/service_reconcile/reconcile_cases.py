@@ -35,6 +35,7 @@ ENTITIES = [
         *(HOSTILE, "<script>alert(1)</script>", ("<img src=x onerror=alert(2)>",), ("<i>type</i>",), ()),
         *('a "description" <b>', {"<u>column</u>": "<svg onload=alert(3)>"}),
     ),
+    *(Entity(f"twin-{i}", "Twins", (), ("lake", "reservoir")[:i], ()) for i in (1, 2)),
     *(Entity(f"crowd-{i}", "Crowded Name", (), (), (), None, {"state": f"State {i}"}) for i in range(16)),
 ]
 

@@ -73,6 +73,15 @@ def test_types_restrict_or_prefer(client: TestClient) -> None:
     assert len(found["should"]) > 3
 
 
+def test_an_entity_without_all_types_leaves_its_share_to_one_that_has_them(client: TestClient) -> None:
+    """Of two entities of a name, the one with all types is a match, as if the other were not there."""
+    alone = candidates(client, query="Twins", type="lake")
+    both = candidates(client, query="Twins", type=["lake", "reservoir"], type_strict="all")
+
+    assert (matched(alone), matched(both)) == ([], ["twin-2"])
+    assert both[0]["score"] > 90
+
+
 def test_an_unknown_type_restricts_but_does_not_prefer(client: TestClient) -> None:
     """A type that no entity has is an error of its query, or without effect with "should"."""
     queries = {

@@ -111,6 +111,8 @@ def _decision(link: Link, calibration: Calibration) -> str:
         return f"NIL: longer than any name, over {MAX_CHARACTERS:,} characters; it was not searched"
     if link.nil_reason is NilReason.NO_NAME:
         return "NIL: this stands for nothing, or is a title or a number alone, and no entity has it for a name"
+    if link.nil_reason is NilReason.SEVERAL_NAMES:
+        return "NIL: these are several names of the base, and not one; split=True links each"
     if link.nil_reason is NilReason.AMBIGUOUS:
         names = sum(c.tie or c.name == link.candidates[0].name for c in link.candidates)
         several = f"{names} or more" if names == len(link.candidates) else f"{names}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -10,8 +11,9 @@ from itertools import chain
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.properties import CANDIDATES, MOST_CANDIDATES, Evidence, is_crowded, weighed, wider
-from pearl_qdrant.records import Candidate, Link
+from pearl_qdrant.linking.properties import CANDIDATES, MOST_CANDIDATES, Evidence, decided, is_crowded, weighed, wider
+from pearl_qdrant.linking.ranking.scoring import EXCLUDED_SHARE
+from pearl_qdrant.records import Candidate, Link, NilReason
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.queues import IsGone
 from pearl_qdrant.service.reconcile.queries import BadQuery, Query
@@ -38,7 +40,8 @@ async def match(handle: CollectionHandle, queries: Sequence[Query | BadQuery], *
     linked = await asyncio.gather(*(_link(handle, group, options, is_gone) for options, group in groups.items()))
     found = dict(zip(chain.from_iterable(groups.values()), chain.from_iterable(linked), strict=True))
     answers: dict[Query, Answer] = {query: one for query, one in found.items() if isinstance(one, BadQuery)}
-    links = {query: one for query, one in found.items() if isinstance(one, Link)}
+    least = handle.linker.calibration.threshold
+    links = {query: _of_all_types(query, one, least) for query, one in found.items() if isinstance(one, Link)}
     if any(query.conditions for query in links):
         answers |= await handle.call(lambda linker: _with_evidence(linker, links))
     else:
@@ -85,22 +88,34 @@ def _with_evidence(linker: EntityLinker, links: Mapping[Query, Link]) -> dict[Qu
     rows = [{one.property_id: one.values for one in query.conditions} for query in links]
     known = linker.state.statistics.columns()
     evidence = Evidence({name: known[name] for name in dict.fromkeys(chain.from_iterable(rows)) if name in known})
-    by_name = [replace(link, candidates=tuple(_wanted(query, link))) for query, link in links.items()]
     options = LinkOptions(limit=MOST_CANDIDATES, threshold=linker.calibration.threshold)
-    found = weighed(linker.state, by_name, rows, evidence, options, is_list=False)
+    found = weighed(linker.state, [*links.values()], rows, evidence, options, is_list=False)
     return {query: _scored(query, link, own) for (query, own), link in zip(links.items(), found, strict=True)}
 
 
-def _wanted(query: Query, link: Link) -> Sequence[Candidate]:
-    """The candidates that have all types, where the query asks for that."""
-    if query.type_strict != "all":
-        return link.candidates
-    return [one for one in link.candidates if {*query.types} <= {*one.kb_types, *one.types}]
+def _of_all_types(query: Query, link: Link, least: float) -> Link:
+    """The link to an entity of all types, where the query asks for that. Of the probability of those that lack a type
+    NIL gets as much as under a filter, and none for another entity of the same name.
+    """
+    kept = [one for one in link.candidates if {*query.types} <= {*one.kb_types, *one.types}]
+    if query.type_strict != "all" or len(kept) == len(link.candidates):
+        return link
+    if not kept:
+        return replace(link, entity_id=None, nil_reason=NilReason.NO_CANDIDATES, candidates=())
+    names = {one.name.casefold() for one in kept}
+    lost = [
+        (one.probability or 0.0) * (1.0 if one.name.casefold() in names else 1 - EXCLUDED_SHARE)
+        for one in link.candidates
+        if one not in kept
+    ]
+    rest = max(1 - math.fsum(lost), 1e-9)
+    found = [replace(one, probability=min((one.probability or 0.0) / rest, 1.0)) for one in kept]
+    return decided(link, found, LinkOptions(limit=MOST_CANDIDATES, threshold=least))
 
 
 def _scored(query: Query, link: Link, by_name: Link) -> list[Scored]:
     """The candidates of a link, with their probabilities by the name alone."""
     own = {(one.kb, one.entity_id): one.probability for one in by_name.candidates}
     chosen = link.kb, link.entity_id
-    keys = [(one.kb, one.entity_id) for one in _wanted(query, link)[: query.limit]]
-    return [Scored(one, own[key], key == chosen) for key, one in zip(keys, _wanted(query, link), strict=False)]
+    keys = [(one.kb, one.entity_id) for one in link.candidates[: query.limit]]
+    return [Scored(one, own[key], key == chosen) for key, one in zip(keys, link.candidates, strict=False)]

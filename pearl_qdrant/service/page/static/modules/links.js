@@ -13,6 +13,7 @@ const NIL_REASONS = {
   below_threshold: "The best candidate has less than the least probability.",
   ambiguous: "Several entities have this name, and nothing says which one is meant.",
   too_long: "This is too long to be a name.",
+  several_names: "These are several names of the collection, and not one.",
   no_name: "This stands for nothing, or is a title or a number alone.",
 };
 

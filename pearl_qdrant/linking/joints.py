@@ -1,0 +1,246 @@
+"""Mentions with a joint: several names in a cell, or a name and its place.
+
+    Munich; London          both are names of the base       NIL (several names), or each linked (`split`)
+    Robertet, Grasse        a field of the base has Grasse   Robertet, with Grasse compared as a value of its row
+    Paris, Texas            a name and a place around it     as the whole is linked
+    Johnson & Johnson       a name of the base               as the whole is linked
+
+A whole that is a name by one of its keys goes before its parts. A list is cut into as few names as there can be.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rapidfuzz.distance import OSA
+
+from pearl_qdrant.lexical.keys import spelling_key
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.linking.columns import OWN, EntityColumns, of_candidates
+from pearl_qdrant.linking.mentions import is_no_name
+from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.values import EQUAL, BaseColumn
+from pearl_qdrant.records import Link, NilReason
+from pearl_qdrant.store.schema import NamePoint
+
+if TYPE_CHECKING:
+    from pearl_qdrant.linking.state import LinkerState
+
+_JOINT = re.compile(r"[;|,/&\n；、]|\s(?:and|und|et|y|e|\+)\s")
+_WINDOW = 128  # links that wait until their parts are looked up together
+_MOST_PIECES = 60  # of a mention
+_MOST_OF_NAME = 3  # pieces of a name that has joints itself, such as `Washington, D.C.`
+_MOST_CHARACTERS = 2000
+_SAME_KIND = 0.5  # share of the types of two entities that are common to both, from which they are of one kind
+_COMMON = 0.8  # share of the names of a base that have a type which says nothing
+_MOST_EDITS, _LETTERS_AN_EDIT = 2, 4  # of a slip of the whole
+_PLACES = frozenset(("GPE", "LOC"))
+_SETTLED = frozenset(("entity id", "learned name"))  # rules after which nothing is cut
+
+
+def links_of_cells(state: LinkerState, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+    """`LinkerState.links` of mentions that may be lists of names, or names with their place."""
+    return _unjoined(state, state.links(mentions, options), options)
+
+
+def _unjoined(state: LinkerState, links: Iterable[Link], options: LinkOptions) -> Iterator[Link]:
+    """Links in their order; of mentions with a joint, those of lists are NIL, and places count as values."""
+    waiting: list[Link] = []
+    for link in links:
+        if not waiting and not _is_jointed(link):
+            yield link
+            continue
+        waiting.append(link)
+        if len(waiting) == _WINDOW:
+            yield from _decided(state, waiting, options)
+            waiting = []
+    yield from _decided(state, waiting, options)
+
+
+def _is_jointed(link: Link) -> bool:
+    """Whether a mention may be several names, or a name and its place."""
+    text: object = link.mention  # what is no text is NIL
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or _JOINT.search(text) is None:
+        return False
+    if link.rule in _SETTLED or not link.candidates or link.nil_reason is NilReason.NO_NAME:
+        return False
+    return _key(link.candidates[0].name) != _key(text)
+
+
+def _key(text: str) -> str:
+    return spelling_key(fold_name(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A mention cut at its joints: n pieces as they stand, and the n - 1 joints, without white space."""
+
+    text: str
+    places: Sequence[tuple[int, int]]
+    joints: Sequence[str]
+
+    @classmethod
+    def of(cls, text: str) -> _Cut:
+        start = 0
+        places: list[tuple[int, int]] = []
+        joints: list[str] = []
+        for found in _JOINT.finditer(text):
+            if text[start : found.start()].strip():
+                places.append((start, found.start()))
+                joints.append("")
+            if joints:  # of several joints between two pieces the last one counts, as in `X, and Y`
+                joints[-1] = found[0].strip()
+            start = found.end()
+        if text[start:].strip():
+            places.append((start, len(text)))
+        return cls(text, places, joints[: len(places) - 1])
+
+    def run(self, first: int, last: int) -> str:
+        """The pieces from one to another, with the joints between them."""
+        return self.text[self.places[first][0] : self.places[last][1]].strip()
+
+    def runs(self) -> list[str]:
+        """All strings that may be one of several names."""
+        n = len(self.places)
+        ends = {i: range(i, min(n, i + _MOST_OF_NAME)) for i in range(n)}
+        return [self.run(i, j) for i in ends for j in ends[i] if j - i < n - 1]
+
+    def names(self, known: Mapping[str, Sequence[NamePoint]]) -> list[tuple[int, int]]:
+        """The fewest known names that it consists of, as first and last pieces; none if there are none."""
+        best: list[list[tuple[int, int]] | None] = [[]]
+        for end in range(len(self.places)):
+            found: list[tuple[int, int]] | None = None
+            for start in range(max(0, end + 1 - _MOST_OF_NAME), end + 1):
+                before, text = best[start], self.run(start, end)
+                if before is not None and text in known and not is_no_name(text):
+                    found = [*before, (start, end)] if found is None or len(before) + 1 < len(found) else found
+            best.append(found)
+        return best[-1] or []
+
+    def parts(self, known: Mapping[str, Sequence[NamePoint]], common: Set[str]) -> list[str]:
+        """The names of a list, each with the places behind it. `common` are types that nearly all entities have."""
+        parts: list[tuple[int, int]] = []
+        before: Sequence[NamePoint] = ()
+        for start, end in self.names(known):
+            points = known[self.run(start, end)]
+            if parts and self.joints[start - 1] == "," and _is_place_of(before, points, common):
+                parts[-1] = parts[-1][0], end
+            else:
+                parts.append((start, end))
+            before = points
+        return [self.run(*one) for one in parts]
+
+    def tails(self) -> list[tuple[str, str]]:
+        """What stands before and behind each comma, from the last one on, back to the last other joint."""
+        found = []
+        for i in range(len(self.joints), 0, -1):
+            if self.joints[i - 1] != ",":
+                break
+            found.append((self.run(0, i - 1), self.run(i, i)))
+        return found
+
+
+def _is_place_of(inner: Sequence[NamePoint], outer: Sequence[NamePoint], common: Set[str]) -> bool:
+    """Whether the entities of two names with a comma between may be a thing and the place where it is: the second is a
+    place, and not known to be of the kind of the first.
+    """
+    places = [point for point in _first(outer) if not _PLACES.isdisjoint(point.filter_types)]
+    return any(not _is_one_kind(one, place, common) for one in _first(inner) for place in places)
+
+
+def _first(points: Sequence[NamePoint]) -> Sequence[NamePoint]:
+    """Those whose canonical name it is, if there are such."""
+    return [point for point in points if point.is_canonical] or points
+
+
+def _is_one_kind(one: NamePoint, other: NamePoint, common: Set[str]) -> bool:
+    kinds = [(set(point.kb_types).difference(point.types) or set(point.types)) - common for point in (one, other)]
+    return bool(kinds[0] & kinds[1]) and len(kinds[0] & kinds[1]) >= _SAME_KIND * len(kinds[0] | kinds[1])
+
+
+def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) -> list[Link]:
+    """The links of a window."""
+    decided = list(links)
+    jointed = [i for i, link in enumerate(links) if _is_jointed(link)]
+    whole = state.known_spellings([links[i].mention for i in jointed], n_keys=3)
+    cuts = {i: _Cut.of(links[i].mention) for i in jointed if links[i].mention not in whole}
+    cuts = {i: cut for i, cut in cuts.items() if 1 < len(cut.places) <= _MOST_PIECES}
+    known = state.points_spelled(list({run for cut in cuts.values() for run in cut.runs()})) if cuts else {}
+    for i, link in _in_places(state, {i: (links[i], cut) for i, cut in cuts.items()}, known, options).items():
+        decided[i] = link
+        del cuts[i]
+    common = _common_types(state) if cuts else frozenset()
+    for i, cut in cuts.items():
+        parts = cut.parts(known, common)
+        if len({_key(part) for part in parts}) < 2 or _covers(links[i], parts):
+            continue
+        found = tuple(links_of_cells(state, parts, options)) if options.split else ()
+        decided[i] = replace(_nil(links[i]), parts=found)
+    return decided
+
+
+def _common_types(state: LinkerState) -> frozenset[str]:
+    """Types that do not tell the entities of the base apart, as in a list of countries."""
+    least = _COMMON * math.exp(state.statistics.targets().log_size)
+    return frozenset(name for name, n in state.statistics.type_counts().items() if n >= least)
+
+
+def _nil(link: Link) -> Link:
+    reason = NilReason.SEVERAL_NAMES
+    return replace(link, entity_id=None, canonical_name=None, probability=None, kb=None, nil_reason=reason, rule=None)
+
+
+def _covers(link: Link, parts: Sequence[str]) -> bool:
+    """Whether a mention is linked to a name of which it is a slip, or which has the words of all its parts."""
+    if link.entity_id is None:
+        return False
+    name, mention = link.candidates[0].name, _key(link.mention)
+    words = set(fold_name(name).split())
+    n_edits = OSA.distance(mention, _key(name), score_cutoff=_MOST_EDITS)
+    is_slip = n_edits <= min(_MOST_EDITS, len(mention) / _LETTERS_AN_EDIT)
+    return is_slip or all(words.issuperset(fold_name(part).split()) for part in parts)
+
+
+def _in_places(
+    state: LinkerState,
+    cuts: Mapping[int, tuple[Link, _Cut]],
+    known: Mapping[str, Sequence[NamePoint]],
+    options: LinkOptions,
+) -> dict[int, Link]:
+    """The links of mentions whose ends behind commas are values of the base's fields, by the names before them."""
+    tails = {i: found for i, (_, cut) in cuts.items() if (found := cut.tails())}
+    columns = {name: one for name, one in state.statistics.columns().items() if name not in OWN} if tails else {}
+    if not columns:
+        return {}
+    from pearl_qdrant.linking.properties import link_rows_once
+
+    near = of_candidates(state.collections, [one for i in tails for one in cuts[i][0].candidates])
+    heads: dict[int, tuple[str, dict[str, list[str]]]] = {}
+    for i, found in tails.items():
+        has = [near[key] for one in cuts[i][0].candidates if (key := (one.kb, one.entity_id)) in near]
+        row: dict[str, list[str]] = {}
+        for head, tail in found:
+            forms = list(dict.fromkeys([tail, *(point.canonical_name for point in known.get(tail, ()))]))
+            of_tail = [name for name, column in columns.items() if _is_value(name, column, forms, has)]
+            if not of_tail:
+                break
+            for name in of_tail:
+                row.setdefault(name, []).extend(forms)
+            heads[i] = head, row
+    linked = link_rows_once(state, list(heads.values()), options)
+    return {
+        i: replace(link, mention=cuts[i][0].mention)
+        for i, link in zip(heads, linked, strict=True)
+        if link.entity_id is not None or heads[i][0] in known
+    }
+
+
+def _is_value(name: str, column: BaseColumn, forms: Sequence[str], has: Sequence[EntityColumns]) -> bool:
+    """Whether a text is a value of a column, in the base's sample or of a candidate."""
+    return column.kind != "number" and (
+        column.how_many(forms) > 0 or any(column.level(forms, one.values(name)) == EQUAL for one in has)
+    )

@@ -1,0 +1,129 @@
+"""Mentions with a joint: lists of names, names that have a joint themselves, and names with their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pearl_qdrant import Entity, EntityLinker, NilReason
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.ranking import explain_link
+
+JOINTS = ("; ", " and ", ", ", " / ", " & ", " und ", "|", "\n", "/")
+
+CITIES = "Munich,London,Paris,Oslo,Lyon,Porto,Delft,Leipzig,Bristol,Graz,Trinidad,Tobago".split(",")
+OTHERS = [
+    Entity("dc", "Washington, D.C.", (), ("city",), ("GPE",)),
+    Entity("tt", "Republic of Trinidad and Tobago", (), ("country",), ("GPE",)),
+    Entity("de", "Germany", (), ("country",), ("GPE",)),
+    Entity("tx", "Texas", (), ("state",), ("GPE",)),
+    Entity("jj", "Johnson & Johnson", (), ("company",), ("ORG",)),
+    Entity("acdc", "AC/DC", (), ("band",), ("ORG",)),
+    Entity("ac", "AC", (), ("unit",)),
+    Entity("dcu", "DC", (), ("unit",)),
+    Entity("w", "Washington", (), ("person",), ("PERSON",)),
+    Entity("mdc", "MDC", (), ("unit",)),
+    Entity("uk", "United Kingdom", ("UK",), ("country",), ("GPE",)),
+]
+
+
+@pytest.fixture(scope="module")
+def linker(shipped: Encoder) -> Iterator[EntityLinker]:
+    """A linker over places, companies and units without fields."""
+    cities = [Entity(one, one, (), ("city",), ("GPE",)) for one in CITIES]
+    with EntityLinker.build([*cities, *OTHERS], model=shipped) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("joint", JOINTS)
+def test_a_list_of_names_is_nil_and_says_so(linker: EntityLinker, joint: str) -> None:
+    """Two names in a cell are not one of the two, however they are joined."""
+    link = linker.link(f"Munich{joint}London")
+
+    assert (link.entity_id, link.nil_reason, link.parts) == (None, NilReason.SEVERAL_NAMES, ())
+    assert "several names" in explain_link(link, linker.calibration)[0]
+
+
+@pytest.mark.parametrize(
+    "mention, parts",
+    [
+        ("Munich; London", ["Munich", "London"]),
+        ("Munich, Oslo and London", ["Munich", "Oslo", "London"]),
+        ("Washington, D.C., Johnson & Johnson; AC/DC", ["dc", "jj", "acdc"]),
+        ("Munich, Germany and Paris", ["Munich", "Paris"]),
+        ("; Oslo ; PARIS;", ["Oslo", "Paris"]),
+    ],
+)
+def test_a_list_is_split_when_asked(linker: EntityLinker, mention: str, parts: list[str]) -> None:
+    """`split` links each name of a list; names that have a joint themselves, and places behind a name, stay whole."""
+    link = linker.link(mention, split=True)
+
+    assert link.nil_reason is NilReason.SEVERAL_NAMES
+    assert [one.entity_id for one in link.parts] == parts
+    assert all(one.mention in mention for one in link.parts)
+
+
+@pytest.mark.parametrize(
+    "mention, entity_id",
+    [
+        ("Johnson and Johnson", "jj"),
+        ("AC / DC", "acdc"),
+        ("Washington, D.C.", "dc"),
+        ("Washington,m D.C.", "dc"),
+        ("Trinidad and Tobago", "tt"),
+        ("Munich, Germany", "Munich"),
+        ("London, UK", "London"),
+    ],
+)
+def test_a_name_with_a_joint_is_no_list(linker: EntityLinker, mention: str, entity_id: str) -> None:
+    """A whole that is a name goes before its parts, and so does a name with its country."""
+    assert linker.link(mention).nil_reason is not NilReason.SEVERAL_NAMES
+    assert linker.link(mention, limit=1, threshold=0.1).entity_id == entity_id
+
+
+@pytest.mark.parametrize("mention", ["Munich; Nowhere at all", "Paris, Texas", "Paris, Paris", "Oslo", "1, 2", ", ;"])
+def test_what_is_no_list_is_decided_as_a_whole(linker: EntityLinker, mention: str) -> None:
+    """Parts that the base lacks, a region, one name twice, numbers and signs alone make no list."""
+    assert linker.link(mention).nil_reason is not NilReason.SEVERAL_NAMES
+
+
+def test_a_territory_and_its_state_are_no_list(shipped: Encoder) -> None:
+    """Where all entities are of one type, it does not tell places from the places around them."""
+    names = "Hong Kong,China,Martinique,France,Belgium,Norway,Luxembourg,Peru,Chile,Kenya".split(",")
+    with EntityLinker.build([Entity(one, one, (), ("country",)) for one in names], model=shipped) as linker:
+        assert linker.link("Hong Kong, China", threshold=0.1).entity_id == "Hong Kong"
+        assert linker.link("Belgium and Luxembourg").nil_reason is NilReason.SEVERAL_NAMES
+
+
+def test_a_batch_keeps_its_order(linker: EntityLinker) -> None:
+    """Lists among names, in one process and in workers' packets, do not move the other links."""
+    mentions = ["Oslo", "Munich; London", "Paris", None, "AC/DC", "Lyon and Porto"] * 60
+    links = list(linker.link_batch(mentions))  # type: ignore[arg-type]
+
+    assert [one.mention for one in links] == mentions
+    assert [one.entity_id for one in links[:6]] == ["Oslo", None, "Paris", None, "acdc", None]
+
+
+def test_the_place_behind_a_name_is_a_value_of_the_base(shipped: Encoder) -> None:
+    """Where entities have a field with the part behind a comma, it says which entity of the name is meant; another
+    value of that field speaks against it, and a part that no field has changes nothing.
+    """
+    places = [("Springfield", "Illinois"), ("Springfield", "Ohio"), ("Paris", "Texas"), ("Paris", "France")]
+    places += [(f"{one} Works", "United Kingdom") for one in ("Avery", "Robertet", "Harlow", "Corby", "Lindsay")]
+    entities = [Entity(f"{one}/{where}", one, (), ("place",), (), None, {"place": where}) for one, where in places]
+    kingdom = Entity("uk", "United Kingdom", ("UK",), ("country",), ("GPE",))
+    with EntityLinker.build([*entities, kingdom], model=shipped) as linker:
+
+        def id_of(mention: str) -> str | None:
+            return linker.link(mention).entity_id
+
+        assert id_of("Springfield") is None
+        assert id_of("Springfield, Ohio") == "Springfield/Ohio"
+        assert id_of("Paris, Texas") == "Paris/Texas"
+        assert id_of("Robertet Works, UK") == "Robertet Works/United Kingdom"
+        assert id_of("Springfield, Nevada") is None
+        assert linker.link("Springfield, Ohio").mention == "Springfield, Ohio"
+        near, far = (linker.link(f"Robertet Works, {one}").candidates[0] for one in ("United Kingdom", "France"))
+        assert near.properties == {"place": 1.0}
+        assert (near.probability or 0.0) > (far.probability or 0.0)
