@@ -30,7 +30,7 @@ from pearl_qdrant.store.schema import NamePoint
 if TYPE_CHECKING:
     from pearl_qdrant.linking.state import LinkerState
 
-_JOINT = re.compile(r"[;|,/&\n；、]|\s(?:and|und|et|y|e|\+)\s")
+_JOINT = re.compile(r"[;|,&\n；、]|\s(?:and|und|et|y|e|\+)\s")
 _WINDOW = 128  # links that wait until their parts are looked up together
 _MOST_PIECES = 60  # of a mention
 _MOST_OF_NAME = 3  # pieces of a name that has joints itself, such as `Washington, D.C.`

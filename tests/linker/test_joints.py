@@ -10,7 +10,7 @@ from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking import explain_link
 
-JOINTS = ("; ", " and ", ", ", " / ", " & ", " und ", "|", "\n", "/")
+JOINTS = ("; ", " and ", ", ", " & ", " und ", "|", "\n")
 
 CITIES = "Munich,London,Paris,Oslo,Lyon,Porto,Delft,Leipzig,Bristol,Graz,Trinidad,Tobago".split(",")
 OTHERS = [
