@@ -104,7 +104,7 @@ def pairs_of(names: list[GoldName], encoder: Encoder) -> TrainingPairs:
     owners: dict[tuple[str, str], set[str]] = {}
     for one in names:
         owners.setdefault(key_of(" ".join(one.name.split()), one.type), set()).add(one.gold)
-    gold = [next(iter(found)) if len(found := owners[key]) == 1 else None for key in forms.keys]
+    gold = [next(iter(found)) if len(found := owners[key[0], key[1]]) == 1 else None for key in forms.keys]
     comparison = Comparison(forms, encoder)
     pairs = unpack_pairs(comparison.candidates())
     is_known = np.array([gold[a] is not None and gold[b] is not None for a, b in pairs.tolist()])
