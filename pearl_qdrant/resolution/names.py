@@ -58,6 +58,8 @@ MOST_CONTEXTS, LONGEST_CONTEXT = 8, 300  # Distinct contexts that are kept of a 
 PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
 _LONGEST_ACRONYM = 10
+_NUMERONYM = re.compile(r"[A-Za-z]\d{1,2}[A-Za-z]")
+_JOINTS = re.compile(r"(?<=\w)[\s\-\u2010-\u2015]+(?=\w)")  # what joins the letters of a short name: `F-S`, `FS`
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
 
 
@@ -207,7 +209,8 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     name = plain_name(name)
     key = spelling_key(fold_name(name))
     if len(key) <= SHORT_KEY:
-        key = " ".join(name.casefold().split())
+        key = _JOINTS.sub("", name.casefold()).strip()
+        key = key.rstrip(".") or key
     elif len(key) <= SIGNED_KEY and name.strip():
         name = name.strip()
         key = name[0] * (name[0] in _SIGNS_BEFORE) + key + name[-1] * (name[-1] in _SIGNS_AFTER)
@@ -306,8 +309,8 @@ def _labels(
     has told apart stays so.
     """
     pools: dict[FormKey, set[str]] = {}
-    for name, texts in contexts.items():
-        pools.setdefault(key_of(*name), set()).update(texts)
+    for given, texts in contexts.items():
+        pools.setdefault(key_of(*given), set()).update(texts)
     earlier: dict[FormKey, set[str]] = {}
     for called, type_, context in known:
         if context:
@@ -395,10 +398,14 @@ def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int
 
 
 def is_acronym_like(name: str) -> bool:
-    """Whether a string looks like an acronym: one word of 2 to 10 characters, most of its letters in capitals."""
+    """Whether a string looks like an acronym: one word of 2 to 10 characters, most of its letters in capitals; or two
+    letters around a number, `i18n`.
+    """
     letters = [c for c in name if c.isalpha()]
     if " " in name or not len(letters) >= 2 or len(name) > _LONGEST_ACRONYM:
         return False
+    if _NUMERONYM.fullmatch(name):
+        return True
     return 2 * sum(c.isupper() for c in letters) > len(letters)
 
 

@@ -454,6 +454,12 @@ Judge = Callable[[Sequence[Question]], Sequence[Verdict | None]]
 """Decides questions: "same", "different", or None where it cannot tell."""
 
 
+def _question(pair: ReviewPair, said: Mapping[tuple[str, str], str]) -> Question:
+    """The question of a pair, with what is known of its names."""
+    ours, theirs = said.get((pair.name, pair.type), ""), said.get((pair.other, pair.other_type), "")
+    return Question(pair, pair.context or ours, pair.other_context or theirs)
+
+
 def apply_judge(
     found: Resolution,
     judge: Judge,
@@ -471,15 +477,7 @@ def apply_judge(
         descriptions: What is known of names, by name and type.
     """
     known = {} if cache is None else _read(Path(cache))
-    said = descriptions or {}
-    questions = [
-        Question(
-            pair,
-            pair.context or said.get((pair.name, pair.type), ""),
-            pair.other_context or said.get((pair.other, pair.other_type), ""),
-        )
-        for pair in found.review
-    ]
+    questions = [_question(pair, descriptions or {}) for pair in found.review]
     new = [question for question in questions if question.key not in known][:budget]
     _ask(judge, new, known, cache)
     decided = [(question.pair, known.get(question.key)) for question in questions]

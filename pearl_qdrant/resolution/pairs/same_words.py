@@ -24,6 +24,7 @@ from pearl_qdrant.lexical.words import (
     LEGAL_FORMS,
     SMALL_WORDS,
     is_word,
+    legal_forms_of,
     variant_word,
     variant_words,
     without_legal_forms,
@@ -160,10 +161,15 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
         return SAME
     if _are_doses(one.text, two.text):
         return PART
+    if have_other_forms(one, two):
+        return 0
     if _is_partly_abbreviated(one, two):
         return PART
     if words_without_forms(one) == words_without_forms(two) or _is_group(one, two):
-        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in _words(x.folded)} for x in (one, two))
+        ours, theirs = (
+            {_ORDINALS.get(w := variant_word(word), w) for word in without_legal_forms(_words(x.folded))}
+            for x in (one, two)
+        )
         differing = ours ^ theirs
         is_letter = any((len(word) == 1 and word != "a") or word in GENERATIONS for word in differing)
         return 0 if is_letter or _is_protocol(one, two) or _is_no_plural(one, two) else SAME
@@ -176,6 +182,12 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
         has_other_ending = first == second and one.joined != two.joined and min(len(one.joined), len(two.joined)) > 4
         return SAME if has_other_ending or _is_clipped(one, two) else 0
     return 0
+
+
+def have_other_forms(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether each has a legal form that the other lacks: `Merck KGaA`, `Merck & Co.`."""
+    ours, theirs = legal_forms_of(one.folded.split()), legal_forms_of(two.folded.split())
+    return bool(ours - theirs) and bool(theirs - ours)
 
 
 def words_without_forms(strings: StringFeatures) -> list[str]:
@@ -263,8 +275,8 @@ def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
         return 0
     if _are_equal(ours, theirs):
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
-    if len(ours) > 2 and sorted(ours) == sorted(theirs):  # the family name first
-        return SAME
+    if sorted(ours) == sorted(theirs) and (len(ours) > 2 or any(word_rarity(variant_word(one)) == 1 for one in ours)):
+        return SAME  # the family name first; two English words may be two names, `Martin James`
     return _fit(ours, theirs) or PART * _is_part(ours, theirs)
 
 
