@@ -23,7 +23,6 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
-from pearl_qdrant.resolution.contexts import Contexts
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME
@@ -40,7 +39,7 @@ from pearl_qdrant.resolution.pairs.model import (
 from pearl_qdrant.resolution.pairs.same_words import PART, SAME, person_words
 
 FORBIDDEN = -1.0  # The probability of a pair that nothing may merge
-CERTAIN, LOGIT_CERTAIN = 0.99, 4.595  # Least probability of a pair that needs no other pair to agree
+CERTAIN = 0.99  # Least probability of a pair that needs no other pair to agree
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -306,7 +305,6 @@ TOGETHER = 0.95
 DOUBTED = 0.75  # Of probable pairs with a doubt 61, 54, 86 and 84 % were right in four sets (runs/resolution)
 
 _EVEN = 0.5
-_READ_FROM = -5.0  # Logit from which contexts may matter to a pair
 _MAY_BE_CUT, _CUT = -1.0, 3.5
 """Logit from which two names with words cut short (`Mk`, `Mark`) are one, and their least logit then: 20 of 20 with a
 probability of 0.3 to 0.8 were right in the five sets of runs/resolution."""
@@ -365,13 +363,11 @@ class NilClusters:
         self._model = model
         self._apart = {(min(pair), max(pair)) for pair in apart}
         self._threshold, self._asked_from, self._is_strict = threshold, asked_from, is_strict
-        self._contexts = Contexts(forms, encoder)
         self._longer = np.empty(0, np.int64)
         self._attached: dict[int, str] = {}
         self._shift = 0.0
         self._table = PairTable(*self._known(), self._score)
         self._ask_of_equal_names()
-        self._ask_of_names_of_several()
         self._parts = self._found_parts()
 
     def _known(self) -> tuple[IntArray, FloatArray, CodeArray]:
@@ -426,13 +422,10 @@ class NilClusters:
         """Probabilities and doubts of pairs."""
         comparison = self._comparison
         found, doubts = [FORBIDDEN] * len(pairs), [0] * len(pairs)
-        evidence, logits = np.zeros(len(pairs)), measured.logits + self._shift
-        read = np.flatnonzero(measured.is_possible & ((logits > _READ_FROM) | (measured.sameness > 0)))
-        evidence[read] = self._contexts.evidence([pairs[i] for i in read.tolist()])
-        probabilities = probability_of(logits + evidence)
+        probabilities = probability_of(measured.logits + self._shift)
         is_same = measured.sameness > 0
         # Of such pairs of the made lists 1,338 of 1,341 are right.
-        probabilities[is_same] = np.maximum(probabilities, probability_of(LOGIT_CERTAIN + evidence))[is_same]
+        probabilities[is_same] = np.maximum(probabilities[is_same], CERTAIN)
         probabilities[~measured.is_possible] = FORBIDDEN
         rows = zip(pairs, probabilities.tolist(), measured.sameness.tolist(), measured.is_near.tolist(), strict=True)
         for i, ((a, b), probability, sameness, is_near) in enumerate(rows):
@@ -462,32 +455,15 @@ class NilClusters:
         return packed
 
     def _ask_of_equal_names(self) -> None:
-        """Equal names whose types or contexts differ are asked, and those without that equal two such names."""
+        """Equal names whose types differ are asked, and those without a type that equal two such names."""
         agree = self._comparison.types.agree_pair
         for group in self._comparison.namesakes():
             pairs = [(a, b) for a in group for b in group if a < b]
-            if not all(agree(*pair) for pair in pairs):
-                doubt = DOUBTS.index("equal names of different types")
-            elif any(self._comparison.are_told_apart(*pair) for pair in pairs):
-                doubt = DOUBTS.index("equal names of different contexts")
-            else:
-                continue
-            for a, b in pairs:
+            differing = [pair for pair in pairs if not agree(*pair)]
+            for a, b in pairs if differing else ():
                 if (a, b) not in self._apart:
+                    doubt = DOUBTS.index("equal names of different types")
                     self._table.forbid(a, b, probability=self._asked_from, doubt=doubt)
-
-    def _ask_of_names_of_several(self) -> None:
-        """A name that may mean several things of one other name is asked, unless its contexts say which."""
-        things = {form: group for group in self._comparison.namesakes() for form in group}
-        things = {form: group for form, group in things.items() if self._comparison.are_told_apart(form, group[-1])}
-        near: dict[tuple[int, range], list[tuple[int, float]]] = {}
-        for a, b, probability in list(self._table.items(self._asked_from)) if things else ():
-            for one, other in ((a, b), (b, a)):
-                if other in things and one not in things[other]:
-                    near.setdefault((one, things[other]), []).append((other, probability))
-        for (one, _), others in near.items():
-            for other, probability in others if len(others) > 1 else ():
-                self._table.forbid(one, other, probability=probability, doubt=DOUBTS.index("name of several things"))
 
     def _found_parts(self) -> list[tuple[int, int, float]]:
         """Pairs of a name and one that it is a part or the initials of, with their probabilities; the longest first.
@@ -523,7 +499,7 @@ class NilClusters:
         """Whether two names that have all words of a shorter one are those of different things."""
         if one == other:
             return False
-        if self._comparison.are_told_apart(one, other) or self._comparison.have_other_forms(one, other):
+        if self._comparison.have_other_forms(one, other):
             return True
         ours, theirs = (self._comparison.form(form).strings.content_set for form in (one, other))
         if ours <= theirs or theirs <= ours:

@@ -5,8 +5,7 @@ A file of names (UTF-8) has one name a line; or is a table with a header (TSV) t
 
 A form is what is compared: names that differ in case, accents, spaces and punctuation alone. Names of one spelling key
 (`lexical.keys`) and type are one form, unless their key is so short that punctuation tells them apart (`C`, `C++`,
-`C#`), or their contexts do: then a form has the contexts that are about one thing, and one has what was given without
-any. Memory grows with the distinct names, not with the stream.
+`C#`). Memory grows with the distinct names, not with the stream.
 
 A node is called by a frequent and whole name, never by a misspelt one. A name is misspelt if it has a word that is a
 slip of a word of another name of its node, and that word is unknown where the other is known: by English text, or by
@@ -28,13 +27,12 @@ import re
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, BinaryIO
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +52,6 @@ SIGNED_KEY = 4  # Letters and digits up to which a sign before or after them is 
 _SIGNS_BEFORE, _SIGNS_AFTER = ".@#$€£~", "+#%*"
 
 MOST_SOURCES = 64  # Sources that are remembered of a form: an acronym that is found in more needs no further one
-MOST_CONTEXTS, LONGEST_CONTEXT = 8, 300  # Distinct contexts that are kept of a name, and characters of each
 PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
 _LONGEST_ACRONYM = 10
@@ -72,8 +69,7 @@ class NameRecord:
         type: Its type in the source's own words (`PERSON`, `disease`), or "". Names of types that differ stay apart.
         source: Where it was found (the id of a document or chunk), or "". An acronym joins its long form only where
             both were found in one source, or one context defines it.
-        context: Text around it or about it, or "". It counts for and against a merge, and tells things of one name
-            apart. Abbreviations that it defines are merged, `tumor necrosis factor (TNF)`.
+        context: Text around it, or "". Abbreviations that it defines are merged, `tumor necrosis factor (TNF)`.
 
     A null cell of a table (None, NaN) is "", a number its digits.
     """
@@ -139,40 +135,29 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
     return NameRecord(*values)
 
 
-NameKey = tuple[str, str, str]
-"""A name, its type, and a context of it, or "": one is needed where contexts tell things of the name apart."""
-
-FormKey = tuple[str, ...]  # What names of one form have in common: spelling key, type, and maybe a context
-
-TellApart = Callable[[Mapping[FormKey, Sequence[str]]], Mapping[FormKey, Mapping[str, str]]]
-"""Of the contexts of forms those that are of several things: each context with the first one of its thing."""
-
-
 @dataclass(slots=True)
 class Forms:
     """Distinct names and their forms, in an order that does not depend on that of the stream.
 
     Attributes:
-        names: Distinct names, n of them, sorted by form; each with its context if contexts tell things of it apart.
+        names: Distinct (name, type), n of them, sorted by form.
         counts: How often each was given.
         form_of: The form of each.
         first: The name that stands for each form: the most frequent; of equal ones the first in order.
         folded: The folded name of each form.
-        keys: Spelling key and type of each form; and the first of its contexts where these tell things apart.
+        keys: Spelling key and type of each form.
         sources: Hashes of the sources of forms, where the records have them.
-        contexts: Their contexts.
         defined: Pairs of forms, short and long, that a context defines.
         inputs: Digests of the streams that the counts are of.
     """
 
-    names: list[NameKey] = field(default_factory=list)
+    names: list[tuple[str, str]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     form_of: Sequence[int] = ()
     first: Sequence[int] = ()
     folded: list[str] = field(default_factory=list)
-    keys: list[FormKey] = field(default_factory=list)
+    keys: list[tuple[str, str]] = field(default_factory=list)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
-    contexts: dict[int, frozenset[str]] = field(default_factory=dict)
     defined: set[tuple[int, int]] = field(default_factory=set)
     inputs: tuple[str, ...] = ()
 
@@ -189,7 +174,7 @@ class Forms:
 
     def subset(self, forms: Sequence[int]) -> Forms:
         """Some forms, in the given order, each with the name that stands for it alone."""
-        is_pointed_to = bool(self.sources or self.defined or self.contexts)
+        is_pointed_to = bool(self.sources or self.defined)
         place = {form: i for i, form in enumerate(forms)} if is_pointed_to else {}
         return Forms(
             names=[self.names[self.first[form]] for form in forms],
@@ -199,7 +184,6 @@ class Forms:
             folded=[self.folded[form] for form in forms],
             keys=[self.keys[form] for form in forms],
             sources={place[form]: found for form, found in self.sources.items() if form in place},
-            contexts={place[form]: found for form, found in self.contexts.items() if form in place},
             defined={(place[a], place[b]) for a, b in self.defined if a in place and b in place},
         )
 
@@ -217,7 +201,7 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     return key, sys.intern(type_.casefold().strip())
 
 
-def free_id(key: FormKey, taken: Container[str]) -> str:
+def free_id(key: tuple[str, str], taken: Container[str]) -> str:
     """The id of a node that a name founds: a hash of its key, so that runs agree, with a number where it is `taken`."""
     number = 0
     while True:
@@ -237,30 +221,22 @@ def _fold(name: str) -> str:
     return fold_name(plain_name(name))
 
 
-def plain_context(context: str) -> str:
-    """A context as it is compared and kept: without double spaces, cut."""
-    return " ".join(context.split())[:LONGEST_CONTEXT].rstrip()
-
-
 def gather(
     records: Iterable[NameRecord | str],
     *,
-    known: Mapping[NameKey, int] | None = None,
+    known: Mapping[tuple[str, str], int] | None = None,
     inputs: tuple[str, ...] = (),
-    tell_apart: TellApart = lambda contexts: {},
 ) -> Forms:
     """Read a stream of names; blank ones are left out.
 
     Args:
         records: Names, or records of them.
-        known: Further names with their counts, of an earlier run.
+        known: Further names (name, type) with their counts, of an earlier run.
         inputs: Digests of the streams that `known` counts; the same stream again is not counted again.
-        tell_apart: Says which contexts are of several things.
     """
     counts: dict[tuple[str, str], int] = {}
     digest = blake2b(digest_size=8)
     sources: dict[tuple[str, str], set[int]] = {}
-    contexts: dict[tuple[str, str], dict[str, int]] = {}
     defined: set[tuple[str, str]] = set()
     for record in records:
         one = record if isinstance(record, NameRecord) else NameRecord(record)
@@ -276,90 +252,27 @@ def gather(
                 seen.add(hash(one.source))
         if one.context:
             defined.update((found.short, found.long) for found in find_abbreviations(one.context))
-            _add_context(contexts.setdefault(key, {}), plain_context(one.context))
         if "(" in name:
             for found in find_abbreviations(name):
                 defined.update(((found.short, found.long), (name, found.long), (found.short, name)))
-    labels = _labels(contexts, known or {}, tell_apart)
-    given = _with_contexts(counts, contexts, labels)
     if counts and digest.hexdigest() in inputs:
-        given = dict(known or {})
+        counts = dict(known or {})
     elif counts:
         inputs = (*inputs, digest.hexdigest())
-        for one_key, count in (known or {}).items():
-            given[one_key] = given.get(one_key, 0) + count
-    forms = _forms(given or known or {}, labels, sources, contexts)
-    if defined:
-        forms.defined = _defined_forms(forms, defined)
+        for key, count in (known or {}).items():
+            counts[key] = counts.get(key, 0) + count
+    forms = _forms(counts or known or {}, sources, defined)
     forms.inputs = inputs
     return forms
 
 
-def _add_context(found: dict[str, int], text: str) -> None:
-    """Count a context; of more than are kept, those with the lowest checksums stay, in whatever order they come."""
-    found[text] = found.get(text, 0) + 1
-    if len(found) > MOST_CONTEXTS:
-        del found[max(found, key=lambda one: (crc32(one.encode("utf-8", "surrogatepass")), one))]
-
-
-def _labels(
-    contexts: Mapping[tuple[str, str], Iterable[str]], known: Iterable[NameKey], tell_apart: TellApart
-) -> dict[FormKey, dict[str, str]]:
-    """Of each form of several things the contexts, each with that by which its thing is called. What an earlier run
-    has told apart stays so.
-    """
-    pools: dict[FormKey, set[str]] = {}
-    for given, texts in contexts.items():
-        pools.setdefault(key_of(*given), set()).update(texts)
-    earlier: dict[FormKey, set[str]] = {}
-    for called, type_, context in known:
-        if context:
-            earlier.setdefault(key_of(called, type_), set()).add(context)
-    asked = {
-        key: sorted(texts | earlier.get(key, set()))
-        for key, texts in pools.items()
-        if (len(texts) > 1 or key in earlier) and not texts <= earlier.get(key, set())
-    }
-    found = {key: dict(of_one) for key, of_one in tell_apart(asked).items()} if asked else {}
-    for key, texts in earlier.items():
-        of_one = found.setdefault(key, {})
-        of_one.update((text, text) for text in texts - of_one.keys())
-    return found
-
-
-def _with_contexts(
-    counts: Mapping[tuple[str, str], int],
-    contexts: Mapping[tuple[str, str], Mapping[str, int]],
-    labels: Mapping[FormKey, Mapping[str, str]],
-) -> dict[NameKey, int]:
-    """Counts of names, those of several things by context, too."""
-    if not labels:
-        return {(*name, ""): count for name, count in counts.items()}
-    found: dict[NameKey, int] = {}
-    for name, count in counts.items():
-        of_one = labels.get(key_of(*name), {}) if name in contexts else {}
-        told = {(*name, text): n for text, n in contexts.get(name, {}).items() if text in of_one}
-        found.update(told)
-        if rest := count - sum(told.values()):
-            found[name[0], name[1], ""] = rest
-    return found
-
-
 def _forms(
-    counts: Mapping[NameKey, int],
-    labels: Mapping[FormKey, Mapping[str, str]],
-    sources: Mapping[tuple[str, str], set[int]],
-    contexts: Mapping[tuple[str, str], Iterable[str]],
+    counts: Mapping[tuple[str, str], int], sources: Mapping[tuple[str, str], set[int]], defined: set[tuple[str, str]]
 ) -> Forms:
     form_of, first = array("q"), array("q")  # a fifth of the memory of lists
     forms = Forms(form_of=form_of, first=first)
-    last: FormKey | None = None
-
-    def form_key(name: str, type_: str, context: str) -> FormKey:
-        key = key_of(name, type_)
-        return (*key, labels[key][context]) if context else key
-
-    for key, one in sorted((form_key(*one), one) for one in counts):
+    last: tuple[str, str] | None = None
+    for key, one in sorted((key_of(*one), one) for one in counts):
         number = len(forms.names)
         forms.names.append(one)
         forms.counts.append(counts[one])
@@ -373,11 +286,10 @@ def _forms(
         if counts[one] > counts[forms.names[first[form]]]:
             first[form] = number
             forms.folded[form] = _fold(one[0])
-        if own := sources.get(one[:2]):
+        if own := sources.get(one):
             forms.sources[form] = forms.sources.get(form, frozenset()) | own
-        texts = {one[2]} if one[2] else () if key in labels else contexts.get(one[:2], ())
-        if texts:
-            forms.contexts[form] = forms.contexts.get(form, frozenset()).union(texts)
+    if defined:
+        forms.defined = _defined_forms(forms, defined)
     return forms
 
 

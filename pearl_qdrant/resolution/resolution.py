@@ -22,7 +22,7 @@ from typing import Literal
 from pearl_qdrant.cells import join_list, split_list, table_line
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.linking.mentions import read_text_lines
-from pearl_qdrant.resolution.names import FormKey, NameKey, NameRecord, free_id, key_of, plain_context
+from pearl_qdrant.resolution.names import NameRecord, free_id, key_of
 from pearl_qdrant.resolution.pairs.model import DECIDED, FOUNDED
 from pearl_qdrant.store.system import write_lines
 
@@ -38,7 +38,6 @@ class Decision:
         type, other_type: Their types, or "".
         verdict: "same" or "different".
         other_node: The node of `other` when it was decided, or ""; needed where `other` is a name of a collection.
-        context, other_context: Contexts of names of several things, as `ResolvedName.context`, or "".
     """
 
     name: str
@@ -47,13 +46,11 @@ class Decision:
     type: str = ""
     other_type: str = ""
     other_node: str = ""
-    context: str = ""
-    other_context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedName:
-    """A name with its node; one for each distinct name and type, and context where contexts tell things of it apart.
+    """A name with its node; one for each distinct name and type.
 
     Attributes:
         name: The string.
@@ -67,7 +64,6 @@ class ResolvedName:
         count: How often the name was given.
         founded: Whether the node is named and identified by this name.
         apart: Ids of nodes that it must not join, since a person decided so.
-        context: The context that this row is of, where the name is that of several things, or "".
     """
 
     name: str
@@ -81,12 +77,6 @@ class ResolvedName:
     count: int = 1
     founded: bool = False
     apart: tuple[str, ...] = ()
-    context: str = ""
-
-    @property
-    def key(self) -> NameKey:
-        """What no other row has."""
-        return self.name, self.type, self.context
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +89,6 @@ class ReviewPair:
         probability: That both mean the same, in [0, 1].
         reason: Why they were not merged.
         change: How often the names were given that would move to another node by the other decision.
-        context, other_context: Their contexts, as `ResolvedName.context`.
     """
 
     name: str
@@ -111,16 +100,12 @@ class ReviewPair:
     probability: float
     reason: str
     change: int = 1
-    context: str = ""
-    other_context: str = ""
 
 
 NODE_COLUMNS = tuple(
-    "name type node_id canonical_name entity_id kb probability reason count founded apart inputs context".split()
+    "name type node_id canonical_name entity_id kb probability reason count founded apart inputs".split()
 )
-REVIEW_COLUMNS = tuple(
-    "decision probability name type other other_type context other_context node_id other_node_id reason change".split()
-)
+REVIEW_COLUMNS = tuple("decision probability name type other other_type node_id other_node_id reason change".split())
 VERDICTS: dict[str, Verdict] = {
     **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),
     **dict.fromkeys(("different", "no", "n", "0", "split"), "different"),
@@ -133,7 +118,7 @@ class Resolution:
     """What `resolve` found.
 
     Attributes:
-        names: One for each distinct name, type and maybe context, sorted by node.
+        names: One for each distinct name and type, sorted by node.
         review: Pairs that are asked, those whose decision changes most first.
         inputs: Digests of the names that were given and counted, run after run.
         is_repeated: Whether the names of this run were counted by an earlier one.
@@ -145,8 +130,8 @@ class Resolution:
     is_repeated: bool = False
 
     @cached_property
-    def _by_name(self) -> Mapping[NameKey, ResolvedName]:
-        return {one.key: one for one in self.names}
+    def _by_name(self) -> Mapping[tuple[str, str], ResolvedName]:
+        return {(one.name, one.type): one for one in self.names}
 
     @property
     def nodes(self) -> Iterator[tuple[str, list[ResolvedName]]]:
@@ -159,15 +144,9 @@ class Resolution:
 
     def node(self, name: str | NameRecord, kind: str = "") -> str | None:
         """The node of a name (of the type `kind`) that was given; None if it was not."""
-        found = self.row(name if isinstance(name, NameRecord) else NameRecord(name, kind))
+        one = name if isinstance(name, NameRecord) else NameRecord(name, kind)
+        found = self._by_name.get((" ".join(one.name.split()), one.type.strip()))
         return None if found is None else found.node_id
-
-    def row(self, one: NameRecord) -> ResolvedName | None:
-        """The row of a name that was given, by its context where contexts tell things of it apart; None if it was not
-        given.
-        """
-        key = (" ".join(one.name.split()), one.type.strip())
-        return self._by_name.get((*key, plain_context(one.context))) or self._by_name.get((*key, ""))
 
     def write(self, nodes: str | os.PathLike[str], *, review: str | os.PathLike[str] | None = None) -> None:
         """Write the nodes, and before them the pairs for review where a path is given. A run that was killed can be
@@ -187,7 +166,7 @@ class Resolution:
         none.
         """
         names, inputs = [], dict[str, None]()
-        for number, row in _read_rows(Path(path), NODE_COLUMNS[:-1]):
+        for number, row in _read_rows(Path(path), NODE_COLUMNS):
             try:
                 probability, count = float(row["probability"]), int(row["count"])
             except ValueError as error:
@@ -196,9 +175,7 @@ class Resolution:
             name, type_, node_id, canonical_name = (row[column] for column in NODE_COLUMNS[:4])
             of = name, type_, node_id, canonical_name, row["entity_id"] or None, row["kb"] or None
             is_founder, apart = row["founded"] == "yes", split_list(row["apart"])
-            names.append(
-                ResolvedName(*of, probability, row["reason"], count, is_founder, apart, row.get("context", ""))
-            )
+            names.append(ResolvedName(*of, probability, row["reason"], count, is_founder, apart))
         return cls(tuple(names), inputs=tuple(inputs))
 
     def undo(self, names: Iterable[str | NameRecord]) -> Resolution:
@@ -206,7 +183,7 @@ class Resolution:
         Names that are equal but for case and spaces leave together. Raises OptionError if a name is unknown, or alone
         in its node.
         """
-        current = {one.key: one for one in self.names}
+        current = {(one.name, one.type): one for one in self.names}
         taken = {one.node_id for one in self.names}
         for name in names:
             one = name if isinstance(name, NameRecord) else NameRecord(name)
@@ -231,16 +208,16 @@ class Resolution:
 
     def proposed(self, earlier: Iterable[ResolvedName] = ()) -> Resolution:
         """The names with their merges undone, each a pair for review; names of `earlier` keep their nodes."""
-        held = {one.key for one in earlier}
+        held = {(one.name, one.type) for one in earlier}
         founders = {one.node_id: one for one in self.names if one.founded}
         taken = {one.node_id for one in self.names}
         names, pairs = [], []
         for one in self.names:
             founder = founders.get(one.node_id)
-            if one.entity_id is not None or one.founded or founder is None or one.key in held:
+            if one.entity_id is not None or one.founded or founder is None or (one.name, one.type) in held:
                 names.append(one)
                 continue
-            node_id = free_id((one.name, one.type, *filter(None, (one.context,))), taken)
+            node_id = free_id((one.name, one.type), taken)
             taken.add(node_id)
             names.append(
                 replace(one, node_id=node_id, canonical_name=one.name, probability=1.0, reason=FOUNDED, founded=True)
@@ -249,20 +226,15 @@ class Resolution:
                 ReviewPair(
                     *(one.name, one.type, node_id, founder.name, founder.type, founder.node_id),
                     *(one.probability, f"would merge: {one.reason}", min(one.count, founder.count)),
-                    *(one.context, founder.context),
                 )
             )
         return replace(self, names=tuple(names), review=in_order_of_change([*pairs, *self.review]))
 
-    def _keys_like(self, one: NameRecord) -> list[NameKey]:
-        """Names of the same form; of any type and context, if none is given."""
-        wanted, context = key_of(" ".join(one.name.split()), one.type), plain_context(one.context)
+    def _keys_like(self, one: NameRecord) -> list[tuple[str, str]]:
+        """Names of the same form; of any type, if none is given."""
+        wanted = key_of(" ".join(one.name.split()), one.type)
         return [
-            key
-            for key in self._by_name
-            if (form := key_of(*key[:2]))[0] == wanted[0]
-            and (not one.type or form == wanted)
-            and context in ("", key[2])
+            key for key in self._by_name if (form := key_of(*key)) == wanted or (not one.type and form[0] == wanted[0])
         ]
 
 
@@ -271,17 +243,12 @@ def in_order_of_change(pairs: Iterable[ReviewPair]) -> tuple[ReviewPair, ...]:
     return tuple(sorted(pairs, key=lambda pair: (-pair.change * pair.probability, pair.name, pair.other)))
 
 
-def form_key(key: NameKey) -> FormKey:
-    """The key of the form that a name founds, by its context where it has one."""
-    return (*key_of(*key[:2]), *filter(None, key[2:]))
-
-
 def _founded(
-    leaving: list[NameKey], current: Mapping[NameKey, ResolvedName], taken: set[str]
-) -> dict[NameKey, ResolvedName]:
+    leaving: list[tuple[str, str]], current: Mapping[tuple[str, str], ResolvedName], taken: set[str]
+) -> dict[tuple[str, str], ResolvedName]:
     """Names with a node of their own, apart from their former one."""
     first = max(leaving, key=lambda key: (current[key].count, key))
-    node_id = free_id(form_key(first), taken)
+    node_id = free_id(key_of(*first), taken)
     taken.add(node_id)
     return {
         key: replace(
@@ -306,13 +273,11 @@ def apply_to_nodes(names: Sequence[ResolvedName], decisions: Iterable[Decision])
     for i, one in enumerate(current):
         places.setdefault(key_of(one.name, one.type), []).append(i)
 
-    def rows(name: str, type_: str, context: str) -> list[ResolvedName]:
-        found = [current[i] for i in places.get(key_of(" ".join(name.split()), type_), ())]
-        return [one for one in found if one.context == context] or found
+    def rows(name: str, type_: str) -> list[ResolvedName]:
+        return [current[i] for i in places.get(key_of(" ".join(name.split()), type_), ())]
 
     for decision in decisions:
-        ours = rows(decision.name, decision.type, decision.context)
-        theirs = rows(decision.other, decision.other_type, decision.other_context)
+        ours, theirs = rows(decision.name, decision.type), rows(decision.other, decision.other_type)
         if not ours:
             continue
         if decision.verdict == "different":
@@ -328,14 +293,16 @@ def _apart(
     nodes = {one.node_id for one in theirs} or {decision.other_node}
     leaving = next((one for one in ours if one.node_id in nodes), None)
     if leaving is None:
-        wanted = {one.key for one in ours}
+        wanted = {(one.name, one.type) for one in ours}
         return [
-            replace(one, apart=tuple(dict.fromkeys((*one.apart, *sorted(nodes - {""}))))) if one.key in wanted else one
+            replace(one, apart=tuple(dict.fromkeys((*one.apart, *sorted(nodes - {""})))))
+            if (one.name, one.type) in wanted
+            else one
             for one in names
         ]
     if leaving.founded and theirs:  # the name that the node is called by stays
         leaving = next((one for one in theirs if not one.founded), leaving)
-    return list(Resolution(tuple(names)).undo([NameRecord(leaving.name, leaving.type, context=leaving.context)]).names)
+    return list(Resolution(tuple(names)).undo([NameRecord(leaving.name, leaving.type)]).names)
 
 
 def _together(names: list[ResolvedName], one_id: str, other_id: str) -> list[ResolvedName]:
@@ -374,7 +341,7 @@ def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator
             (
                 *(one.name, one.type, one.node_id, one.canonical_name, one.entity_id or "", one.kb or ""),
                 *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else ""),
-                *(join_list(one.apart), "" if number else join_list(inputs), one.context),
+                *(join_list(one.apart), "" if number else join_list(inputs)),
             )
         )
 
@@ -386,7 +353,7 @@ def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:
         yield table_line(
             (
                 *("", f"{one.probability:.4f}", one.name, one.type, one.other, one.other_type),
-                *(one.context, one.other_context, one.node_id, one.other_node_id, one.reason, str(one.change)),
+                *(one.node_id, one.other_node_id, one.reason, str(one.change)),
             )
         )
 
@@ -406,7 +373,6 @@ def read_decisions(path: Path) -> list[Decision]:
             Decision(
                 *(row["name"], row["other"], verdict),
                 *(row.get("type", ""), row.get("other_type", ""), row.get("other_node_id", "")),
-                *(row.get("context", ""), row.get("other_context", "")),
             )
         )
     return decisions
@@ -454,12 +420,6 @@ Judge = Callable[[Sequence[Question]], Sequence[Verdict | None]]
 """Decides questions: "same", "different", or None where it cannot tell."""
 
 
-def _question(pair: ReviewPair, said: Mapping[tuple[str, str], str]) -> Question:
-    """The question of a pair, with what is known of its names."""
-    ours, theirs = said.get((pair.name, pair.type), ""), said.get((pair.other, pair.other_type), "")
-    return Question(pair, pair.context or ours, pair.other_context or theirs)
-
-
 def apply_judge(
     found: Resolution,
     judge: Judge,
@@ -477,40 +437,12 @@ def apply_judge(
         descriptions: What is known of names, by name and type.
     """
     known = {} if cache is None else _read(Path(cache))
-    questions = [_question(pair, descriptions or {}) for pair in found.review]
+    said = descriptions or {}
+    questions = [
+        Question(pair, said.get((pair.name, pair.type), ""), said.get((pair.other, pair.other_type), ""))
+        for pair in found.review
+    ]
     new = [question for question in questions if question.key not in known][:budget]
-    _ask(judge, new, known, cache)
-    decided = [(question.pair, known.get(question.key)) for question in questions]
-    decisions = [
-        Decision(
-            *(pair.name, pair.other, verdict, pair.type, pair.other_type, pair.other_node_id),
-            *(pair.context, pair.other_context),
-        )
-        for pair, verdict in decided
-        if verdict is not None
-    ]
-    names = apply_to_nodes(found.names, decisions)
-    node_of = {one.key: one.node_id for one in names}
-    left = [
-        replace(
-            pair,
-            node_id=node_of[pair.name, pair.type, pair.context],
-            other_node_id=node_of[pair.other, pair.other_type, pair.other_context],
-        )
-        for pair, verdict in decided
-        if verdict is None
-    ]
-    return replace(
-        found,
-        names=tuple(sorted(names, key=lambda one: (one.node_id, not one.founded, one.name))),
-        review=tuple(pair for pair in left if pair.node_id != pair.other_node_id),
-    )
-
-
-def _ask(
-    judge: Judge, new: Sequence[Question], known: dict[str, Verdict | None], cache: str | os.PathLike[str] | None
-) -> None:
-    """Add the judge's answers to the known ones, and to the file."""
     for start in range(0, len(new), BATCH):
         batch = new[start : start + BATCH]
         answers = list(judge(batch))
@@ -524,6 +456,24 @@ def _ask(
         if cache is not None:
             with Path(cache).open("a", encoding="utf-8") as file:
                 file.writelines(json.dumps({"key": one.key, "answer": known[one.key]}) + "\n" for one in batch)
+    decided = [(question.pair, known.get(question.key)) for question in questions]
+    decisions = [
+        Decision(pair.name, pair.other, verdict, pair.type, pair.other_type, pair.other_node_id)
+        for pair, verdict in decided
+        if verdict is not None
+    ]
+    names = apply_to_nodes(found.names, decisions)
+    node_of = {(one.name, one.type): one.node_id for one in names}
+    left = [
+        replace(pair, node_id=node_of[pair.name, pair.type], other_node_id=node_of[pair.other, pair.other_type])
+        for pair, verdict in decided
+        if verdict is None
+    ]
+    return replace(
+        found,
+        names=tuple(sorted(names, key=lambda one: (one.node_id, not one.founded, one.name))),
+        review=tuple(pair for pair in left if pair.node_id != pair.other_node_id),
+    )
 
 
 def _read(path: Path) -> dict[str, Verdict | None]:

@@ -20,18 +20,7 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
-from pearl_qdrant.resolution.contexts import tell_apart
-from pearl_qdrant.resolution.names import (
-    CanonicalNames,
-    FormKey,
-    Forms,
-    NameRecord,
-    TellApart,
-    free_id,
-    gather,
-    key_of,
-    read_names,
-)
+from pearl_qdrant.resolution.names import CanonicalNames, Forms, NameRecord, free_id, gather, key_of, read_names
 from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
 from pearl_qdrant.resolution.resolution import (
     DEFAULT_BUDGET,
@@ -159,14 +148,23 @@ def resolve(
                 *wanted, store=asked.store, model=asked.model, device=asked.device, read_only=True
             )
             linker = stack.enter_context(opened)
-        records = _records(names, stack)
+        records: Iterable[str | NameRecord]
+        if isinstance(names, os.PathLike) or (
+            isinstance(names, str) and len(names) < 4096 and not {"\n", "\0"} & set(names) and Path(names).is_file()
+        ):
+            file = stack.enter_context(Path(names).open("rb"))
+            records = read_names(file, str(names))
+        elif isinstance(names, str):
+            raise TypeError(f"names is one string that is no file: {names[:80]!r}; pass a list of names")
+        else:
+            records = names
         if asked.type_mode == "off":
             records = (replace(one, type="") if isinstance(one, NameRecord) else one for one in records)
         contexts: dict[tuple[str, str], str] = {}
         if asked.judge is not None:
             records = _with_contexts(records, contexts)
-        known = {one.key: one.count for one in earlier.names}
-        forms = gather(records, known=known, inputs=earlier.inputs, tell_apart=_reader(asked, linker))
+        known = {(one.name, one.type): one.count for one in earlier.names}
+        forms = gather(records, known=known, inputs=earlier.inputs)
         assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
             assignment.link(linker, asked.link_threshold)
@@ -178,22 +176,6 @@ def resolve(
                 found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache, descriptions=contexts
             )
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
-
-
-def _records(names: Iterable[str | NameRecord] | PathLike, stack: ExitStack) -> Iterable[str | NameRecord]:
-    """The records of a file, which the stack closes, or those given."""
-    if isinstance(names, os.PathLike) or (
-        isinstance(names, str) and len(names) < 4096 and not {"\n", "\0"} & set(names) and Path(names).is_file()
-    ):
-        return read_names(stack.enter_context(Path(names).open("rb")), str(names))
-    if isinstance(names, str):
-        raise TypeError(f"names is one string that is no file: {names[:80]!r}; pass a list of names")
-    return names
-
-
-def _reader(asked: ResolveOptions, linker: EntityLinker | None) -> TellApart:
-    """Tells contexts apart; the encoder is loaded if there are any."""
-    return lambda contexts: tell_apart(contexts, _encoder(asked, linker))
 
 
 def _encoder(asked: ResolveOptions, linker: EntityLinker | None) -> Encoder:
@@ -234,12 +216,10 @@ class Assignment:
     def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:
         self._forms = forms
         # Tables of all names take 250 bytes a name, so they are made only where they are needed.
-        self._form: dict[FormKey, int] = {key: form for form, key in enumerate(forms.keys)} if decisions else {}
-        if decisions:
-            self._form |= {name: form for name, form in zip(forms.names, forms.form_of, strict=True) if name[2]}
+        self._form = {key: form for form, key in enumerate(forms.keys)} if decisions else {}
         held = apply_to_nodes(earlier, decisions)
         number = {name: i for i, name in enumerate(forms.names)} if held else {}
-        self._rows: dict[int, ResolvedName] = {number[one.key]: one for one in held}
+        self._rows: dict[int, ResolvedName] = {number[(one.name, one.type)]: one for one in held}
         self._taken = {one.node_id for one in held}
         self._decisions = decisions
         self._equal = EXACT_CERTAINTY  # what equal spellings are shown with: they are one at any precision
@@ -253,7 +233,7 @@ class Assignment:
     def link(self, linker: EntityLinker, threshold: float | None) -> None:
         """Give new names the entities of the linker's collections; a type that these do not have is no filter."""
         by_type: dict[str, list[int]] = {}
-        for number, (_, type_, _) in enumerate(self._forms.names):
+        for number, (_, type_) in enumerate(self._forms.names):
             if number not in self._rows:
                 by_type.setdefault(type_, []).append(number)
         found: dict[int, Link] = {}
@@ -278,13 +258,12 @@ class Assignment:
 
     def _linked(self, number: int, link: Link) -> ResolvedName:
         """The row of a name with an entity; its node is the entity's id, with its base where there are several."""
-        name, type_, context = self._forms.names[number]
+        name, type_ = self._forms.names[number]
         entity_id = link.entity_id or ""
         return ResolvedName(
             *(name, type_, f"{link.kb}:{entity_id}" if self._several else entity_id, link.canonical_name or entity_id),
             *(entity_id, link.kb, link.probability or 0.0, f"linked: {link.rule}" if link.rule else "linked"),
             self._forms.counts[number],
-            context=context,
         )
 
     def _decided_apart(self) -> dict[int, list[str]]:
@@ -344,11 +323,11 @@ class Assignment:
         first = open_[cluster.representative]
         model = self._of_form.get(first)
         if model is None:
-            name, type_, context = self._forms.names[self._forms.first[first]]
+            name, type_ = self._forms.names[self._forms.first[first]]
             node_id = free_id(self._forms.keys[first], self._taken)
             self._taken.add(node_id)
             count = self._forms.counts[self._forms.first[first]]
-            model = ResolvedName(name, type_, node_id, name, None, None, 1.0, FOUNDED, count, True, (), context)
+            model = ResolvedName(name, type_, node_id, name, None, None, 1.0, FOUNDED, count, founded=True)
             self._of_form[first] = model
         for member in cluster.members:
             form = open_[member]
@@ -356,43 +335,43 @@ class Assignment:
                 continue
             is_decided, reason = member in held, reasons.get((cluster.representative, member), FOUNDED)
             probability = cluster.agreement[member]
-            name, type_, context = self._forms.names[self._forms.first[form]]
+            name, type_ = self._forms.names[self._forms.first[form]]
             self._of_form[form] = ResolvedName(
                 *(name, type_, model.node_id, model.canonical_name, None, None),
                 1.0 if is_decided else min(probability, self._equal) if reason == EQUAL else probability,
                 DECIDED if is_decided else reason,
                 self._forms.counts[self._forms.first[form]],
-                context=context,
             )
 
     def _all_rows(self, together: dict[int, ResolvedName]) -> Iterable[ResolvedName]:
         """The row of each distinct name."""
-        for number, (name, type_, context) in enumerate(self._forms.names):
+        for number, (name, type_) in enumerate(self._forms.names):
             form, count = self._forms.form_of[number], self._forms.counts[number]
             if (row := self._rows.get(number)) is not None:
                 yield replace(row, count=count)
                 continue
             model = together.get(form) or self._of_form[form]
             if form in together:
-                yield replace(model, name=name, type=type_, context=context, probability=1.0, reason=DECIDED,
-                              count=count, founded=False, apart=())  # fmt: skip
-            elif model.key == (name, type_, context):
+                yield replace(
+                    model, name=name, type=type_, probability=1.0, reason=DECIDED, count=count, founded=False, apart=()
+                )
+            elif (model.name, model.type) == (name, type_):
                 yield replace(model, count=count)
             else:
                 probability = min(model.probability, self._equal)
-                yield replace(model, name=name, type=type_, context=context, probability=probability, reason=EQUAL,
-                              count=count, founded=False)  # fmt: skip
+                yield replace(
+                    model, name=name, type=type_, probability=probability, reason=EQUAL, count=count, founded=False
+                )
 
-    def _form_of(self, name: str, type_: str, context: str) -> int | None:
-        name = " ".join(name.split())
-        return self._form.get((name, type_, context) if context else key_of(name, type_))
+    def _forms_of(self, name: str, type_: str) -> int | None:
+        return self._form.get(key_of(" ".join(name.split()), type_))
 
     def _pairs(self, verdict: str) -> Iterable[Pair]:
         """Forms of decisions."""
         for decision in self._decisions:
             if decision.verdict == verdict:
-                a = self._form_of(decision.name, decision.type, decision.context)
-                b = self._form_of(decision.other, decision.other_type, decision.other_context)
+                a = self._forms_of(decision.name, decision.type)
+                b = self._forms_of(decision.other, decision.other_type)
                 if a is not None and b is not None and a != b:
                     yield a, b
 
@@ -448,7 +427,7 @@ class Assignment:
 
 def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
     """Of each two nodes that may be one, the most probable pair; those whose decision changes most first."""
-    by_name = {one.key: one for one in names}
+    by_name = {(one.name, one.type): one for one in names}
     given = Counter[str]()
     for one in names:
         given[one.node_id] += one.count
@@ -462,6 +441,5 @@ def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[Ne
             best[key] = ReviewPair(
                 *(one.name, one.type, one.node_id, other.name, other.type, other.node_id),
                 *(pair.probability, pair.reason, min(given[one.node_id], given[other.node_id])),
-                *(one.context, other.context),
             )
     return in_order_of_change(best.values())

@@ -105,10 +105,10 @@ class Pairs:
 def pairs_of(names: list[GoldName], encoder: Encoder) -> tuple[Pairs, Comparison]:
     """Candidates of a set of names with their features, not judged."""
     forms = gather(NameRecord(one.name, one.type) for one in names)
-    owners: dict[tuple[str, ...], set[str]] = {}
+    owners: dict[tuple[str, str], set[str]] = {}
     for one in names:
         owners.setdefault(key_of(" ".join(one.name.split()), one.type), set()).add(one.gold)
-    gold = [next(iter(found)) if len(found := owners[key[0], key[1]]) == 1 else None for key in forms.keys]
+    gold = [next(iter(found)) if len(found := owners[key]) == 1 else None for key in forms.keys]
     comparison = Comparison(forms, encoder)
     pairs = unpack_pairs(comparison.candidates())
     pairs = pairs[[gold[a] is not None and gold[b] is not None for a, b in pairs.tolist()]]

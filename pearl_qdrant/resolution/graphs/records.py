@@ -105,29 +105,9 @@ NAME_ATTRIBUTES = frozenset(("name", "label", "title", "entity_name", "entity_id
 
 def name_records(graph: Graph) -> Iterable[NameRecord]:
     """The names of a graph, once for each source of a node."""
-    contexts = _contexts(graph)
     for node in graph.nodes:
         for source in node.sources or ("",):
-            yield NameRecord(node.name, node.type, source, contexts[node.key])
-
-
-LEAST_NEIGHBOURS, MOST_NEIGHBOURS = 3, 12  # Fewer say little of a node, and more say no more
-
-
-def _contexts(graph: Graph) -> dict[str, str]:
-    """By the key of each node its description, and the names of its neighbours if they are several."""
-    names = {node.key: node.name for node in graph.nodes}
-    near: dict[str, set[str]] = {}
-    for edge in graph.edges:
-        for one, other in ((edge.source, edge.target), (edge.target, edge.source)):
-            near.setdefault(one, set()).add(names.get(other, other))
-    few = {key for key, found in near.items() if len(found) < LEAST_NEIGHBOURS}
-    return {
-        node.key: "; ".join(filter(None, (node.description, *sorted(near.get(node.key, ()))[:MOST_NEIGHBOURS])))
-        if node.key not in few
-        else node.description
-        for node in graph.nodes
-    }
+            yield NameRecord(node.name, node.type, source, node.description)
 
 
 def merge_graph(graph: Graph, resolution: Resolution) -> Merge:
@@ -138,10 +118,10 @@ def merge_graph(graph: Graph, resolution: Resolution) -> Merge:
     Edges that get the same ends, in either order where the graph has no directions, and the same label become one;
     edges that had the same ends before stay as they are.
     """
-    contexts = _contexts(graph)
+    rows = {(one.name, one.type): one for one in resolution.names}
     groups: dict[str, list[tuple[Node, ResolvedName | None]]] = {}
     for node in graph.nodes:
-        row = resolution.row(NameRecord(node.name, node.type, context=contexts[node.key]))
+        row = rows.get((" ".join(node.name.split()), node.type.strip()))
         groups.setdefault(f"alone {node.key}" if row is None else row.node_id, []).append((node, row))
     keys = {node.key for node in graph.nodes}
     nodes, new_keys, merged = [], {}, {}

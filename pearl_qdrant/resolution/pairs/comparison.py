@@ -106,7 +106,7 @@ class Comparison:
         return packed
 
     def namesakes(self) -> Iterator[range]:
-        """The forms of each spelling that has several types or things; they lie side by side."""
+        """The forms of each spelling that has several types; they lie side by side."""
         keys = self.forms.keys
         start = 0
         for i in range(1, len(keys) + 1):
@@ -190,11 +190,6 @@ class Comparison:
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""
         return self.forms.keys[a][0] == self.forms.keys[b][0]
-
-    def are_told_apart(self, a: int, b: int) -> bool:
-        """Whether two forms have one spelling, and contexts that tell apart what it means."""
-        keys = self.forms.keys
-        return self.is_equal(a, b) and len(keys[a]) + len(keys[b]) > 4
 
     def differ_in_signs(self, a: int, b: int) -> bool:
         """Whether two forms have the same letters, and signs that tell them apart: `C`, `C++`; `.NET`, `Net`."""

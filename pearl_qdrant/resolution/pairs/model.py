@@ -161,8 +161,6 @@ DOUBTS = (
     "short words that are spelt alike",
     "words that are spelt alike",
     "equal names of different types",
-    "equal names of different contexts",
-    "name of several things",
     "part of several names",
     "acronym of several names",
     "each has another acronym",
