@@ -39,7 +39,7 @@ from pearl_qdrant.resolution.pairs.model import (
 from pearl_qdrant.resolution.pairs.same_words import PART, SAME, person_words
 
 FORBIDDEN = -1.0  # The probability of a pair that nothing may merge
-CERTAIN = 0.99  # Least probability of a pair that needs no other pair to agree
+CERTAIN, LOGIT_CERTAIN = 0.99, 4.595  # Least probability of a pair that needs no other pair to agree
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -308,7 +308,8 @@ _EVEN = 0.5
 _MAY_BE_CUT, _CUT = -1.0, 3.5
 """Logit from which two names with words cut short (`Mk`, `Mark`) are one, and their least logit then: 20 of 20 with a
 probability of 0.3 to 0.8 were right in the five sets of runs/resolution."""
-_UNJUDGED = -30.0  # Logit of a pair that the judge does not read, since a quick look says enough
+_UNJUDGED = -30.0  # Logit of a pair that a quick look says enough of
+_DOUBTED_FROM = -1.0  # Quick logit from which the judge reads a pair with a doubt, which is asked at most
 
 _PART, _ACRONYM = DOUBTS.index("part of several names"), DOUBTS.index("acronym of several names")
 
@@ -327,8 +328,8 @@ class NearPair:
 
 class Measured(NamedTuple):
     """What is measured of p pairs, each (p,): logits by the model, whether nothing contradicts, `same_words.SAME`,
-    `PART` or 0, whether one has all words of the other, and more, and whether a doubt is asked though the model has
-    none: one has a word more, where no other name has something else.
+    `PART` or 0, whether one has all words of the other, and more, whether a doubt is asked though the pair is not
+    probable: one has a word more, where no other name has something else; and doubts of pairs that may be probable.
     """
 
     logits: npt.NDArray[np.float32]
@@ -336,11 +337,10 @@ class Measured(NamedTuple):
     sameness: CodeArray
     is_longer: npt.NDArray[np.bool_]
     is_near: npt.NDArray[np.bool_]
+    doubts: CodeArray
 
 
-_NOTHING_MEASURED = Measured(
-    np.empty(0, np.float32), np.empty(0, bool), np.empty(0, np.uint8), np.empty(0, bool), np.empty(0, bool)
-)
+_NOTHING_MEASURED = Measured(np.empty(0, np.float32), *(np.empty(0, t) for t in (bool, np.uint8, bool, bool, np.uint8)))
 
 
 class NilClusters:
@@ -398,13 +398,22 @@ class NilClusters:
         against = features[:, COLUMN["against"]]
         is_possible = (against == POSSIBLE) | ((sameness > 0) & (against == UNLESS_SAME))
         logits = np.where(sameness > 0, LOGIT_CERTAIN, _UNJUDGED).astype(np.float32)
-        judged = np.flatnonzero((against == POSSIBLE) & (sameness == 0) & self._model.is_worth_judging(features))
+        read = np.flatnonzero((against == POSSIBLE) & (sameness == 0))
+        quick = self._model.quick_logits(features[read])
+        read, quick = read[quick >= self._model.least], quick[quick >= self._model.least]
+        doubts = np.zeros(len(pairs), np.uint8)
+        for i in (*read.tolist(), *np.flatnonzero(sameness > 0).tolist()):
+            doubts[i] = DOUBTS.index(self._comparison.doubt(*pairs[i].tolist(), is_same=bool(sameness[i])))
+        logits[read] = quick
+        judged = read if not self._is_strict else read[(doubts[read] == 0) | (quick >= _DOUBTED_FROM)]
         if len(judged):
             logits[judged] = self._model.logits(features[judged], self._comparison.judged(pairs[judged]))
             for i in judged[logits[judged] > _MAY_BE_CUT]:
                 if self._comparison.has_cut_words(*pairs[i].tolist()):
                     logits[i] = max(logits[i], _CUT)
         has_more = features[:, COLUMN["only_more"]] > 0
+        for i in np.flatnonzero(has_more & (sameness == 0) & (logits == _UNJUDGED)):
+            has_more[i] = self._comparison.has_all_words(*pairs[i].tolist())  # `Acne Studios` has not that of `Acme`
         for i in np.flatnonzero(sameness == SAME):
             a, b = pairs[i].tolist()
             differ = self._comparison.differ_in_middle(a, b) and has_more[i]
@@ -413,7 +422,7 @@ class NilClusters:
         is_near = is_possible & (features[:, COLUMN["fillers"]] == 0) & (sameness == 0)
         for i in np.flatnonzero(is_near):
             is_near[i] = self._comparison.differ_in_a_word(*pairs[i].tolist())
-        return Measured(logits, against < CONTRADICTED, sameness, is_longer, is_near)
+        return Measured(logits, against < CONTRADICTED, sameness, is_longer, is_near, doubts)
 
     def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:
         return self._decided(pairs, self._measured(np.array(pairs, np.int64)))
@@ -427,20 +436,20 @@ class NilClusters:
         # Of such pairs of the made lists 1,338 of 1,341 are right.
         probabilities[is_same] = np.maximum(probabilities[is_same], CERTAIN)
         probabilities[~measured.is_possible] = FORBIDDEN
-        rows = zip(pairs, probabilities.tolist(), measured.sameness.tolist(), measured.is_near.tolist(), strict=True)
-        for i, ((a, b), probability, sameness, is_near) in enumerate(rows):
+        columns = (probabilities, measured.sameness, measured.is_near, measured.doubts)
+        rows = zip(pairs, *(column.tolist() for column in columns), strict=True)
+        for i, ((a, b), probability, sameness, is_near, doubt) in enumerate(rows):
             if (a, b) in self._apart or not comparison.types.agree_pair(a, b) or comparison.differ_in_signs(a, b):
                 continue
             if comparison.is_equal(a, b):
                 found[i] = EXACT_CERTAINTY
+            elif probability >= self._asked_from:
+                doubts[i] = doubt * self._is_strict or _PART * (sameness == PART)
+                found[i] = probability * (DOUBTED if doubt and not self._is_strict else 1.0)
+            elif is_near and (asked := comparison.doubt(a, b, is_same=False)) in ALWAYS_ASKED:
+                found[i], doubts[i] = self._asked_from, DOUBTS.index(asked)
             else:
                 found[i] = probability
-                if probability >= self._asked_from:
-                    doubt = comparison.doubt(a, b, is_same=sameness > 0)
-                    doubts[i] = DOUBTS.index(doubt if self._is_strict else "") or _PART * (sameness == PART)
-                    found[i] *= DOUBTED if doubt and not self._is_strict else 1.0
-                elif is_near and (doubt := comparison.doubt(a, b, is_same=False)) in ALWAYS_ASKED:
-                    found[i], doubts[i] = self._asked_from, DOUBTS.index(doubt)
         return found, doubts
 
     def _short_first(self, pairs: IntArray) -> IntArray:

@@ -144,16 +144,18 @@ N_OTHERS = 3
 
 
 def world_names(splits: Sequence[int], size: int) -> list[GoldName]:
-    """Names of places and languages in English and other languages, half without types; `multilingual.names` says
-    which packages that needs.
+    """Names of places and languages in English and other languages, half without types, one place of each English name:
+    names alone do not tell a town from its region. `multilingual.names` says which packages that needs.
     """
     entities = [one for one in read_entities() if one.kind in WORLD_KINDS]
     held = held_out_names(entities, [one for one in range(10) if one not in splits])
     rng = random.Random("world")
     found: list[_Entity] = []
+    taken: set[str] = set()
     for one in rng.sample(entities, len(entities)):
         others = [name for name in one.names if name.casefold() not in held]
-        if one.split in splits and others and len(found) < size:
+        if one.split in splits and others and len(found) < size and fold_name(one.name) not in taken:
+            taken.add(fold_name(one.name))
             kind = WORLD_KINDS[one.kind] if rng.random() < 0.5 else ""
             names = (one.name, *rng.sample(others, min(N_OTHERS, len(others))))
             found.append(_Entity(one.key, tuple(dict.fromkeys(names)), kind))

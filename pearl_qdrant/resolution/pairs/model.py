@@ -31,7 +31,7 @@ from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
 
 MODEL_FILE = "pairs.npz"
 JUDGED_FEATURES = ("judge", *FEATURES[:-2])
-"""What the trees split on: the mean score of the judge of two names, in both directions, and features of the pair."""
+"""What the trees split on: the score of the judge of two names, and features of the pair."""
 
 _ROUNDS = 100
 _UNSEEN = 500  # Candidates with the prior that are added to those of a list, so that a short list changes little
@@ -98,10 +98,10 @@ class PairModel:
         precisions, thresholds = zip(*self.thresholds, strict=True)
         return float(np.interp(probability, (0.0, *thresholds, 1.0), (0.0, *precisions, 1.0)))
 
-    def is_worth_judging(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
-        """Which of p pairs the judge should read, (p,), from (p, features)."""
-        worth: npt.NDArray[np.bool_] = features @ self.gate + self.gate_bias >= self.least
-        return worth
+    def quick_logits(self, features: npt.NDArray[np.float32]) -> FloatArray:
+        """Logits of p pairs without the judge, (p,), from (p, features)."""
+        found: FloatArray = features @ self.gate + self.gate_bias
+        return found
 
     def logits(self, features: npt.NDArray[np.float32], judged: FloatArray) -> FloatArray:
         """Logits of p pairs, (p,), from (p, features) and the judge's scores, (p,), in a list like those of the fit."""
