@@ -66,6 +66,7 @@ _LEGAL_STARTS = frozenset(
 without (`a s` of `A.Ş.`). By country: ISO 20275 (GLEIF) has all of them."""
 
 _MOST_OF_A_FORM = max(map(len, _LEGAL_ENDS))
+_LAST_WORDS, _FIRST_WORDS = {form[-1] for form in _LEGAL_ENDS}, {form[0] for form in _LEGAL_STARTS}
 
 _JOINED = re.compile(
     normalize(
@@ -108,6 +109,8 @@ def _without_ends(words: Sequence[str]) -> tuple[int, int]:
 
 def _length_of_form(words: Sequence[str], forms: frozenset[tuple[str, ...]], *, is_end: bool) -> int:
     """Words of the longest legal form at one end, or 0."""
+    if not words or (words[-1] not in _LAST_WORDS if is_end else words[0] not in _FIRST_WORDS):
+        return 0  # as most names
     longest = range(min(_MOST_OF_A_FORM, len(words) - 1), 0, -1)
     return next((n for n in longest if tuple(words[-n:] if is_end else words[:n]) in forms), 0)
 

@@ -309,7 +309,7 @@ _MAY_BE_CUT, _CUT = -1.0, 3.5
 """Logit from which two names with words cut short (`Mk`, `Mark`) are one, and their least logit then: 20 of 20 with a
 probability of 0.3 to 0.8 were right in the five sets of runs/resolution."""
 _UNJUDGED = -30.0  # Logit of a pair that a quick look says enough of
-_DOUBTED_FROM = -1.0  # Quick logit from which the judge reads a pair with a doubt, which is asked at most
+_DOUBTED_FROM = -2.0  # Quick logit from which the judge reads a pair with a doubt, which is asked at most
 
 _PART, _ACRONYM = DOUBTS.index("part of several names"), DOUBTS.index("acronym of several names")
 

@@ -107,11 +107,11 @@ class Comparison:
         return packed[self._is_near(unpack_pairs(packed))]
 
     def _is_near(self, pairs: IntArray) -> npt.NDArray[np.bool_]:
-        """Which pairs are worth a look, (p,): vectors are alike, or one has all words of the other."""
+        """Which pairs are worth a look, (p,): vectors are alike, or words are."""
         found = self.cosines(pairs) >= LEAST_DENSE
         for i in np.flatnonzero(~found):
             a, b = pairs[i].tolist()
-            found[i] = self.is_equal(a, b) or self.has_all_words(a, b)
+            found[i] = self.is_equal(a, b) or self.has_all_words(a, b) or self.sameness(a, b) > 0
         return found
 
     def namesakes(self) -> Iterator[range]:
