@@ -16,6 +16,7 @@ from linker_base import ENTITIES, fill
 from resolution_names import LetterEncoder
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, read_names, resolution, resolve
 from pearl_qdrant.resolution.resolution import Verdict
 
@@ -139,6 +140,14 @@ def test_companies_of_other_legal_forms_are_two() -> None:
     assert len({one.node_id for one in found.names}) == 3
     assert asked(found)[frozenset(("Kovra KGaA", "Kovra"))] == "part of several names"
     assert is_one(resolved("Kovra & Co.", "Kovra"), "Kovra & Co.", "Kovra")
+
+
+def test_a_longer_name_with_another_word_is_no_rival(shipped: Encoder) -> None:
+    """A name without its legal form joins the company, though another one begins nearly so."""
+    found = resolve(["Kovra Corp", "Kovra Corporation", "KOVRA", "Kovna Studios"], encoder=shipped)
+    assert is_one(found, "Kovra Corp", "Kovra Corporation")
+    assert is_one(found, "Kovra Corp", "KOVRA")
+    assert not is_one(found, "KOVRA", "Kovna Studios")
 
 
 def test_a_part_of_one_thing_joins_it_last() -> None:

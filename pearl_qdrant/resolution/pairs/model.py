@@ -173,7 +173,10 @@ DOUBTS = (
 """All reasons to ask, by their number; the first is none."""
 
 ALWAYS_ASKED = frozenset(
-    ("what belongs to it", "one has a number", "another generation", "another republic", "another place")
+    (
+        *("what belongs to it", "one has a number", "one has words in brackets"),
+        *("another generation", "another republic", "another place"),
+    )
 )
 """Reasons that are asked of two names that differ in a word, however improbable the pair is."""
 

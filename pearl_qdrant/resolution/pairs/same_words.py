@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
@@ -143,6 +144,8 @@ _CAMEL = re.compile(r"(?P<name>[A-Z][a-z]{3,})(?P<letters>[A-Z]{2,3}|\.?js|JS)$"
 
 SAME, PART = 1, 2
 
+_CACHED = 10_000  # names whose words are kept: each is compared with about ten
+
 _SHORT = 3  # of shorter words the list of those of texts knows nothing
 
 
@@ -190,11 +193,12 @@ def have_other_forms(one: StringFeatures, two: StringFeatures) -> bool:
     return bool(ours - theirs) and bool(theirs - ours)
 
 
-def words_without_forms(strings: StringFeatures) -> list[str]:
+@lru_cache(maxsize=_CACHED)
+def words_without_forms(strings: StringFeatures) -> tuple[str, ...]:
     """Its words without legal forms, sorted; ordinal numbers as plain ones: `Second World War`, `World War 2`."""
     content = variant_words(_words(strings.folded))
     words = [word for word in without_legal_forms(content) if word not in _SMALL] or content
-    return sorted(_ORDINALS.get(word, word) for word in words)
+    return tuple(sorted(_ORDINALS.get(word, word) for word in words))
 
 
 def _words(folded: str) -> list[str]:
@@ -233,6 +237,7 @@ def _are_doses(a: str, b: str) -> bool:
 _DOSE = re.compile(r"\s\d+(?:[.,]\d+)?\s?(?:mg|mcg|µg|ug|ml|iu)(?:\s(?:tablet|capsule)s?)?$")
 
 
+@lru_cache(maxsize=_CACHED)
 def _with_umlauts(strings: StringFeatures) -> str:
     """The name with umlauts as two letters, no spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
     folded = strings.folded if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS))
