@@ -83,7 +83,7 @@ def test_a_judge_is_trained_and_its_graph_says_what_the_network_says(
 
 
 def test_a_word_is_looked_up_once(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Embeddings are those of the words in any batch; the graph runs for new words alone, and keeps a bounded number."""
+    """Embeddings are the same in any batch; the graph runs for new words alone, and a bounded number is kept."""
     graph = OnnxGraph(encoder / "onnx" / "model.onnx")
     computed: list[list[int]] = []
     run = OnnxGraph.run

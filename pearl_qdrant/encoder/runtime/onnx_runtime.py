@@ -95,8 +95,8 @@ class OnnxGraph:
         return results
 
     def look_up(self, ids: IntArray) -> FloatArray:
-        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`. onnxruntime computes
-        the whole graph for them, so that each token is computed once; the last ones are kept.
+        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`. onnxruntime runs
+        all of the graph for them, so that each token is computed once; up to `MOST_WORDS` are kept.
         """
         distinct, places = np.unique(ids, return_inverse=True)
         with self._looking:

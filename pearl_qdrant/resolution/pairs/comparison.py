@@ -104,9 +104,9 @@ class Comparison:
         keys = keys[is_first]
         a, b = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
         packed: IntArray = keys[(a != b) & self.types.agree(a, b)]
-        return packed[self._is_near(unpack_pairs(packed))]
+        return packed[self._are_worth_a_look(unpack_pairs(packed))]
 
-    def _is_near(self, pairs: IntArray) -> npt.NDArray[np.bool_]:
+    def _are_worth_a_look(self, pairs: IntArray) -> npt.NDArray[np.bool_]:
         """Which pairs are worth a look, (p,): vectors are alike, or words are."""
         found = self.cosines(pairs) >= LEAST_DENSE
         for i in np.flatnonzero(~found):
