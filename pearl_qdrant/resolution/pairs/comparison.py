@@ -288,11 +288,13 @@ class Comparison:
 
     def cosines(self, pairs: IntArray) -> FloatArray:
         """Cosines of pairs above that of unrelated names, (p,)."""
-        found = np.empty(len(pairs), np.float32)
+        found: FloatArray = np.empty(len(pairs), np.float32)
         for start in range(0, len(pairs), _COMPARED):
             a, b = (np.asarray(self._vectors[one], np.float32) for one in pairs[start : start + _COMPARED].T)
             found[start : start + _COMPARED] = np.einsum("ij,ij->i", a, b)
-        return (found - np.float32(self._baseline)) / np.float32(1 - self._baseline)
+        found -= np.float32(self._baseline)
+        found /= np.float32(1 - self._baseline)
+        return found
 
     def _scores(self, pairs: IntArray) -> list[npt.NDArray[np.floating]]:
         """The features `FROM_SCORES` of pairs, (p, 2)."""
