@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 import pytest
 from resolution_names import LetterEncoder
 
+from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.resolution import NameRecord, Resolution, resolve
 from pearl_qdrant.resolution.clusters import FORBIDDEN, Cluster, PairTable, attach
@@ -54,10 +59,23 @@ def test_a_precision_is_that_of_its_threshold() -> None:
         assert model.precision_at(model.threshold(precision)) == pytest.approx(precision)
 
 
+def test_the_judge_reads_what_a_quick_look_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names with nothing in common, of the same words, or that exclude each other are not read; others are, once."""
+    read: list[tuple[str, str]] = []
+    scores = NameJudge.scores
+
+    def recorded(self: NameJudge, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float64]:
+        read.extend(pairs)
+        return scores(self, pairs)
+
+    monkeypatch.setattr(NameJudge, "scores", recorded)
+    names = ["Harbour Song", "Song, Harbour", "Lindqvist Mill", "Lindkvist Mill", "Alder Fund 3", "Alder Fund 4"]
+    resolve(names, encoder=LetterEncoder())
+    assert read == [("Lindqvist Mill", "Lindkvist Mill")]
+
+
 def table(*forbidden: tuple[int, int]) -> PairTable:
     """A table in which all pairs but these have 0.9."""
-    import numpy as np
-
     return PairTable(
         *(np.empty(0, np.int64), np.empty(0), np.empty(0, np.uint8)),
         lambda pairs: ([FORBIDDEN if pair in forbidden else 0.9 for pair in pairs], [0] * len(pairs)),
