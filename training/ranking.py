@@ -172,7 +172,7 @@ def fit_forest(tasks: Sequence[Task], ranking: FloatArray, *, seed: int = 1) -> 
     data = lightgbm.Dataset(rows, right, weight=weights, init_score=np.full(len(right), start))
     how = {**TREES, "objective": slopes, "monotone_constraints": signs, "seed": seed, "deterministic": True}
     found = lightgbm.train(how, data, N_TREES)
-    return _to_forest(found.dump_model()["tree_info"], start)
+    return to_forest(found.dump_model()["tree_info"], start, DECISION_FEATURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _decision_rows(task: Task, ranking: FloatArray) -> _Decisions:
     return _Decisions(rows, 1.0 / odds.sum(axis=1), task.right[at, first], task.decision_weight)
 
 
-def _to_forest(trees: Sequence[Mapping[str, Any]], start: float) -> Forest:
+def to_forest(trees: Sequence[Mapping[str, Any]], start: float, features: tuple[str, ...]) -> Forest:
     """The trees of a booster as arrays, the start in the first of them."""
     flat = [_flat(tree["tree_structure"]) for tree in trees]
     n = max(map(len, flat))
@@ -205,7 +205,7 @@ def _to_forest(trees: Sequence[Mapping[str, Any]], start: float) -> Forest:
             column[i, j], threshold[i, j], left[i, j], right[i, j], value[i, j] = split, limit, low, high, logit
     value[0] += start
     # As it is stored, so that the fit's figures are those of what ships.
-    stored = Forest(DECISION_FEATURES, column, threshold, left, right, value, max(map(_depth, flat))).to_arrays()
+    stored = Forest(features, column, threshold, left, right, value, max(map(_depth, flat))).to_arrays()
     return Forest.from_arrays(stored)
 
 

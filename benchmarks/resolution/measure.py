@@ -2,8 +2,9 @@
 
     python benchmarks/resolution/measure.py --data FOLDER
 
-The sets are those of `runs/resolution/data.py`: at most 20,000 names of development entities each, which the model has
-not seen; with --graphs those that are like lists of extraction, most things with one name. Names that two entities of a
+The sets are those of `runs/resolution/data.py`: at most 20,000 names of development entities each, of which the trees
+have learned some (`runs/resolution/model.py` prints cross-fitted figures); with --graphs those that are like lists of
+extraction, most things with one name. Names that two entities of a
 set share are given to all methods and left out of the figures: nothing but a context could tell which entity they mean.
 --precision tries another precision. Columns:
 

@@ -30,6 +30,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from unicodedata import normalize
 
 SMALL_WORDS = frozenset(
     "of in for to on at by with from de la le el du des der die das von van und et y "
@@ -44,10 +45,74 @@ LEGAL_FORMS = frozenset(
 )
 
 
+_PHRASES = (
+    "s a|s p a|a s|s l|s r l|s r o|spol s r o|d o o|d d|a d|sp z o o|sp j|sp k|s a s|s a r l|s de r l|s a de c v|"
+    "s de r l de c v|b v|n v|g m b h|gmbh co kg|pty ltd|pvt ltd|pte ltd|sdn bhd|co ltd|jsc|pjsc|ojsc|pao|oao|zao|ooo|"
+    "sociedad anonima|sociedade anonima|societe anonyme|societa per azioni|sp zoo|spolka z o o|spolka akcyjna|"
+    "anonim sirketi|limited sirketi|ltd sti|aktiebolag|aktieselskab|osakeyhtio|kft|zrt|nyrt|uab|"
+    "cong ty co phan|cong ty tnhh|cong ty trach nhiem huu han|ctcp|tbk|"
+    "ооо|оао|зао|пао|ао|еоод|оод|общество с ограниченнои ответственностью|акционерное общество|"
+    "публичное акционерное общество|открытое акционерное общество|закрытое акционерное общество|"
+    "товариство з обмеженою відповідальністю|ε π ε|α ε|株|有|주|유|株式会社|有限会社|合同会社|주식회사|유한회사"
+)
+_ENDS = normalize("NFKD", _PHRASES).split("|")  # as folded words are
+_LEGAL_ENDS = frozenset(tuple(one.split()) for one in (*LEGAL_FORMS, *_ENDS))
+_LEGAL_STARTS = frozenset(
+    tuple(one.split())
+    for one in _ENDS
+    if not one.isascii() or one.startswith(("cong ty", "ctcp", "ooo", "oao", "zao", "pao"))
+)
+"""Legal forms of companies as folded words, after a name and before it. Those of letters are written with dots or
+without (`a s` of `A.Ş.`). By country: ISO 20275 (GLEIF) has all of them."""
+
+_MOST_OF_A_FORM = max(map(len, _LEGAL_ENDS))
+_LAST_WORDS, _FIRST_WORDS = {form[-1] for form in _LEGAL_ENDS}, {form[0] for form in _LEGAL_STARTS}
+
+_JOINED = re.compile(
+    normalize(
+        "NFKD",
+        "^(?:株式会社|有限会社|合同会社|주식회사|유한회사)|"
+        "(?:株式会社|有限会社|合同会社|股份有限公司|有限责任公司|有限公司|股份公司|集团公司|주식회사)$",
+    )
+)
+"""The same in scripts without spaces."""
+
+
+_LOOSE = dict.fromkeys("incorporated corp corporation company co limited ltd llc".split(), "inc")
+"""Forms that lists of one company write for each other."""
+
+
 def without_legal_forms(words: Sequence[str]) -> Sequence[str]:
-    """Words without the legal forms at their end, unless nothing else is left: `Acme Robotics Pty Ltd`."""
-    n = next((i for i in range(len(words), 0, -1) if words[i - 1] not in LEGAL_FORMS), len(words))
-    return words[:n]
+    """Folded words without the legal forms at their ends, unless nothing else is left: `Acme Robotics Pty Ltd`."""
+    start, end = _without_ends(words)
+    kept = words[start:end]
+    if any(not word.isascii() for word in kept):
+        return [_JOINED.sub("", word) or word for word in kept]
+    return kept
+
+
+def legal_forms_of(words: Sequence[str]) -> frozenset[str]:
+    """The words of the legal forms at the ends of folded words, loose ones as one."""
+    start, end = _without_ends(words)
+    return frozenset(_LOOSE.get(word, word) for word in (*words[:start], *words[end:]))
+
+
+def _without_ends(words: Sequence[str]) -> tuple[int, int]:
+    """Where the words without legal forms begin and end."""
+    start, end = 0, len(words)
+    while (n := _length_of_form(words[:end], _LEGAL_ENDS, is_end=True)) and n < end - start:
+        end -= n
+    while (n := _length_of_form(words[start:end], _LEGAL_STARTS, is_end=False)) and n < end - start:
+        start += n
+    return start, end
+
+
+def _length_of_form(words: Sequence[str], forms: frozenset[tuple[str, ...]], *, is_end: bool) -> int:
+    """Words of the longest legal form at one end, or 0."""
+    if not words or (words[-1] not in _LAST_WORDS if is_end else words[0] not in _FIRST_WORDS):
+        return 0  # as most names
+    longest = range(min(_MOST_OF_A_FORM, len(words) - 1), 0, -1)
+    return next((n for n in longest if tuple(words[-n:] if is_end else words[:n]) in forms), 0)
 
 
 RULES: dict[str, tuple[tuple[str, str], ...]] = {

@@ -25,12 +25,21 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison, unpack_pairs
-from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME, contradictions
-from pearl_qdrant.resolution.pairs.model import DOUBTS, EQUAL, INITIALS, PART_OF, PairModel, probability_of, reason_of
+from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME
+from pearl_qdrant.resolution.pairs.model import (
+    ALWAYS_ASKED,
+    DOUBTS,
+    EQUAL,
+    INITIALS,
+    PART_OF,
+    PairModel,
+    probability_of,
+    reason_of,
+)
 from pearl_qdrant.resolution.pairs.same_words import PART, SAME, person_words
 
 FORBIDDEN = -1.0  # The probability of a pair that nothing may merge
-CERTAIN = 0.99  # Least probability of a pair that needs no other pair to agree
+CERTAIN, LOGIT_CERTAIN = 0.99, 4.595  # Least probability of a pair that needs no other pair to agree
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -98,6 +107,13 @@ class PairTable:
             found = float(self._probabilities[at]), int(self._doubts[at])
         return FORBIDDEN if found[1] else found[0]
 
+    def is_excluded(self, a: int, b: int) -> bool:
+        """Whether a known pair is none, whatever a person might say: something contradicts it, or it was decided."""
+        added = self._added.get(_key(a, b))
+        if added is None and (at := self._find(_key(a, b))) is not None:
+            added = float(self._probabilities[at]), int(self._doubts[at])
+        return added == (FORBIDDEN, 0)
+
     def probability(self, a: int, b: int) -> float:
         """The probability of a pair as `get` has it, scored if need be."""
         if (found := self.get(a, b)) is not None:
@@ -154,14 +170,23 @@ def cluster_names(table: PairTable, threshold: float, *, prefer: Prefer, groups:
     return found
 
 
-def attach(of_name: dict[int, Cluster], short: int, long: int, probability: float, founders: Collection[int]) -> None:
-    """Put the cluster of one name into that of another, unless both have founders; `of_name`: clusters by member."""
+def attach(
+    of_name: dict[int, Cluster], table: PairTable, short: int, long: int, probability: float, founders: Collection[int]
+) -> None:
+    """Put the cluster of one name into that of another, unless both have founders, or something forbids a pair of their
+    names; `of_name`: clusters by member. A name is as sure as the weakest pair on its way to the representative.
+    """
     gone, kept = (of_name.get(one) or Cluster([one], one, {one: 1.0}) for one in (short, long))
+    way = min(probability, gone.agreement[short], kept.agreement[long])
     if gone.representative in founders:
         gone, kept = kept, gone
     if gone is kept or gone.representative in founders:
         return
-    kept.agreement.update({one: min(probability, gone.agreement[one]) for one in gone.members})
+    others = [(a, b) for a in gone.members for b in kept.members if {a, b} != {short, long}]
+    table.add_missing(others)
+    if any(table.is_excluded(*pair) for pair in others):
+        return
+    kept.agreement.update({one: min(way, gone.agreement[one]) for one in gone.members})
     kept.members = sorted(kept.members + gone.members)
     of_name.update(dict.fromkeys(kept.members, kept))
 
@@ -277,7 +302,14 @@ TOGETHER = 0.95
 """Probability of an acronym and its long form in one source: 95 % of those that a context defines are right
 (`linking.mention_detection.abbreviations`)."""
 
+DOUBTED = 0.75  # Of probable pairs with a doubt 61, 54, 86 and 84 % were right in four sets (runs/resolution)
+
 _EVEN = 0.5
+_MAY_BE_CUT, _CUT = -1.0, 3.5
+"""Logit from which two names with words cut short (`Mk`, `Mark`) are one, and their least logit then: 20 of 20 with a
+probability of 0.3 to 0.8 were right in the five sets of runs/resolution."""
+_UNJUDGED = -30.0  # Logit of a pair that a quick look says enough of
+_DOUBTED_FROM = -2.0  # Quick logit from which the judge reads a pair with a doubt, which is asked at most
 
 _PART, _ACRONYM = DOUBTS.index("part of several names"), DOUBTS.index("acronym of several names")
 
@@ -296,20 +328,25 @@ class NearPair:
 
 class Measured(NamedTuple):
     """What is measured of p pairs, each (p,): logits by the model, whether nothing contradicts, `same_words.SAME`,
-    `PART` or 0, and whether one has all words of the other, and more.
+    `PART` or 0, whether one has all words of the other, and more, whether a doubt is asked though the pair is not
+    probable: one has a word more, where no other name has something else; and doubts of pairs that may be probable.
     """
 
     logits: npt.NDArray[np.float32]
     is_possible: npt.NDArray[np.bool_]
     sameness: CodeArray
     is_longer: npt.NDArray[np.bool_]
+    is_near: npt.NDArray[np.bool_]
+    doubts: CodeArray
 
 
-_NOTHING_MEASURED = Measured(np.empty(0, np.float32), np.empty(0, bool), np.empty(0, np.uint8), np.empty(0, bool))
+_NOTHING_MEASURED = Measured(np.empty(0, np.float32), *(np.empty(0, t) for t in (bool, np.uint8, bool, bool, np.uint8)))
 
 
 class NilClusters:
-    """Clusters at least one form; pairs of `apart` stay apart, merges need `threshold`, questions `asked_from`."""
+    """Clusters at least one form; pairs of `apart` stay apart, merges need `threshold`, questions `asked_from`; doubts
+    forbid a merge if it `is_strict`, else they make a pair less probable.
+    """
 
     def __init__(
         self,
@@ -320,11 +357,12 @@ class NilClusters:
         *,
         threshold: float,
         asked_from: float,
+        is_strict: bool = True,
     ) -> None:
         self._comparison = Comparison(forms, encoder)
         self._model = model
         self._apart = {(min(pair), max(pair)) for pair in apart}
-        self._threshold, self._asked_from = threshold, asked_from
+        self._threshold, self._asked_from, self._is_strict = threshold, asked_from, is_strict
         self._longer = np.empty(0, np.int64)
         self._attached: dict[int, str] = {}
         self._shift = 0.0
@@ -334,28 +372,22 @@ class NilClusters:
 
     def _known(self) -> tuple[IntArray, FloatArray, CodeArray]:
         """Candidates with a probability of at least `KEPT`, packed, their probabilities and doubts."""
-        packed = self._comparison.candidates()
-        keys, measured = [packed[:0]], [_NOTHING_MEASURED]
-        longer = []
-        for start in range(0, len(packed), _BLOCK):
-            block = packed[start : start + _BLOCK]
-            pairs = unpack_pairs(block)
-            scores = self._comparison.scores(pairs, with_words=False)
-            is_worth = self._model.is_worth_comparing(scores["dense"], scores["lexical"])
-            is_worth |= np.array([self._comparison.is_equal(a, b) for a, b in pairs.tolist()], bool)
-            measured.append(self._measured(pairs[is_worth]))
-            keys.append(block[is_worth])
-            longer.append(self._short_first(pairs[is_worth][measured[-1].is_longer]))
+        every = self._comparison.candidates()
+        found, longer = [_NOTHING_MEASURED], []
+        for start in range(0, len(every), _BLOCK):
+            pairs = unpack_pairs(every[start : start + _BLOCK])
+            found.append(self._measured(pairs))
+            longer.append(self._short_first(pairs[found[-1].is_longer]))
         self._longer = np.sort(np.concatenate([self._longer, *longer]))
-        every, known = np.concatenate(keys), Measured(*map(np.concatenate, zip(*measured, strict=True)))
-        self._shift = self._model.shift(known.logits[known.is_possible], len(packed))
+        known = Measured(*map(np.concatenate, zip(*found, strict=True)))
+        self._shift = self._model.shift(known.logits[known.is_possible], len(every))
         kept = [(every[:0], np.empty(0), np.empty(0, np.uint8))]
         for start in range(0, len(every), _BLOCK):
             part = slice(start, start + _BLOCK)
             measures = Measured(*(column[part] for column in known))  # type: ignore[arg-type]
             scored = self._decided(unpack_pairs(every[part]).tolist(), measures)
             probabilities, doubts = np.array(scored[0]), np.array(scored[1], np.uint8)
-            is_kept = (probabilities >= KEPT) | (probabilities == FORBIDDEN)
+            is_kept = (probabilities >= min(KEPT, self._threshold)) | (probabilities == FORBIDDEN)
             kept.append((every[part][is_kept], probabilities[is_kept], doubts[is_kept]))
         columns = list(zip(*kept, strict=True))
         return np.concatenate(columns[0]), np.concatenate(columns[1]), np.concatenate(columns[2])
@@ -363,15 +395,34 @@ class NilClusters:
     def _measured(self, pairs: IntArray) -> Measured:
         features = self._comparison.features(pairs)
         sameness = np.array([self._comparison.sameness(a, b) for a, b in pairs.tolist()], np.uint8)
-        against = contradictions(features)
+        against = features[:, COLUMN["against"]]
         is_possible = (against == POSSIBLE) | ((sameness > 0) & (against == UNLESS_SAME))
-        logits = self._model.logits(features).astype(np.float32)
-        logits[~is_possible & (against == UNLESS_SAME)] = -30
+        logits = np.where(sameness > 0, LOGIT_CERTAIN, _UNJUDGED).astype(np.float32)
+        read = np.flatnonzero((against == POSSIBLE) & (sameness == 0))
+        quick = self._model.quick_logits(features[read])
+        read, quick = read[quick >= self._model.least], quick[quick >= self._model.least]
+        doubts = np.zeros(len(pairs), np.uint8)
+        for i in (*read.tolist(), *np.flatnonzero(sameness > 0).tolist()):
+            doubts[i] = DOUBTS.index(self._comparison.doubt(*pairs[i].tolist(), is_same=bool(sameness[i])))
+        logits[read] = quick
+        judged = read if not self._is_strict else read[(doubts[read] == 0) | (quick >= _DOUBTED_FROM)]
+        if len(judged):
+            logits[judged] = self._model.logits(features[judged], self._comparison.judged(pairs[judged]))
+            for i in judged[logits[judged] > _MAY_BE_CUT]:
+                if self._comparison.has_cut_words(*pairs[i].tolist()):
+                    logits[i] = max(logits[i], _CUT)
         has_more = features[:, COLUMN["only_more"]] > 0
-        for i in np.flatnonzero(has_more & (sameness == SAME)):
-            has_more[i] = self._comparison.differ_in_middle(*pairs[i].tolist())
+        for i in np.flatnonzero(has_more & (sameness == 0) & (logits == _UNJUDGED)):
+            has_more[i] = self._comparison.has_all_words(*pairs[i].tolist())  # `Acne Studios` has not that of `Acme`
+        for i in np.flatnonzero(sameness == SAME):
+            a, b = pairs[i].tolist()
+            differ = self._comparison.differ_in_middle(a, b) and has_more[i]
+            has_more[i] = differ or self._comparison.differ_in_form(a, b)
         is_longer = is_possible & (has_more | (sameness == PART))
-        return Measured(logits, against < CONTRADICTED, sameness, is_longer)
+        is_near = is_possible & (features[:, COLUMN["fillers"]] == 0) & (sameness == 0)
+        for i in np.flatnonzero(is_near):
+            is_near[i] = self._comparison.differ_in_a_word(*pairs[i].tolist())
+        return Measured(logits, against < CONTRADICTED, sameness, is_longer, is_near, doubts)
 
     def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:
         return self._decided(pairs, self._measured(np.array(pairs, np.int64)))
@@ -385,16 +436,20 @@ class NilClusters:
         # Of such pairs of the made lists 1,338 of 1,341 are right.
         probabilities[is_same] = np.maximum(probabilities[is_same], CERTAIN)
         probabilities[~measured.is_possible] = FORBIDDEN
-        rows = zip(pairs, probabilities.tolist(), measured.sameness.tolist(), strict=True)
-        for i, ((a, b), probability, sameness) in enumerate(rows):
+        columns = (probabilities, measured.sameness, measured.is_near, measured.doubts)
+        rows = zip(pairs, *(column.tolist() for column in columns), strict=True)
+        for i, ((a, b), probability, sameness, is_near, doubt) in enumerate(rows):
             if (a, b) in self._apart or not comparison.types.agree_pair(a, b) or comparison.differ_in_signs(a, b):
                 continue
             if comparison.is_equal(a, b):
                 found[i] = EXACT_CERTAINTY
+            elif probability >= self._asked_from:
+                doubts[i] = doubt * self._is_strict or _PART * (sameness == PART)
+                found[i] = probability * (DOUBTED if doubt and not self._is_strict else 1.0)
+            elif is_near and (asked := comparison.doubt(a, b, is_same=False)) in ALWAYS_ASKED:
+                found[i], doubts[i] = self._asked_from, DOUBTS.index(asked)
             else:
                 found[i] = probability
-                if probability >= self._asked_from:
-                    doubts[i] = DOUBTS.index(comparison.doubt(a, b, is_same=sameness > 0)) or _PART * (sameness == PART)
         return found, doubts
 
     def _short_first(self, pairs: IntArray) -> IntArray:
@@ -453,6 +508,8 @@ class NilClusters:
         """Whether two names that have all words of a shorter one are those of different things."""
         if one == other:
             return False
+        if self._comparison.have_other_forms(one, other):
+            return True
         ours, theirs = (self._comparison.form(form).strings.content_set for form in (one, other))
         if ours <= theirs or theirs <= ours:
             return False
@@ -482,7 +539,7 @@ class NilClusters:
             self._attached[short] = INITIALS if is_acronym else PART_OF
             for long, probability in longer:
                 if probability >= self._threshold:
-                    attach(of_name, short, long, probability, founders)
+                    attach(of_name, self._table, short, long, probability, founders)
         return list({id(cluster): cluster for cluster in of_name.values()}.values())
 
     def reasons(self, pairs: Sequence[Pair]) -> Iterator[str]:
@@ -492,7 +549,8 @@ class NilClusters:
             features = self._comparison.features(np.array([(min(pair), max(pair)) for pair in block], np.int64))
             for (a, b), row in zip(block, features.tolist(), strict=True):
                 equal = EQUAL if self._comparison.is_equal(a, b) else None
-                yield equal or self._attached.get(b) or reason_of(row)
+                is_same = self._comparison.sameness(a, b) > 0
+                yield equal or self._attached.get(b) or reason_of(row, is_same=is_same)
 
     def near_pairs(self) -> Iterator[NearPair]:
         """All scored pairs that are probable enough to be asked, and those with a doubt."""

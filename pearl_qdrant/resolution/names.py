@@ -55,6 +55,8 @@ MOST_SOURCES = 64  # Sources that are remembered of a form: an acronym that is f
 PREFIX = "nil-"  # Before the ids of nodes that no collection knows
 
 _LONGEST_ACRONYM = 10
+_NUMERONYM = re.compile(r"[A-Za-z]\d{1,2}[A-Za-z]")
+_JOINTS = re.compile(r"(?<=\w)[\s\-\u2010-\u2015]+(?=\w)")  # what joins the letters of a short name: `F-S`, `FS`
 _DOTTED = re.compile(r"(?:[A-Za-z]\.){2,}[A-Za-z]?")
 
 
@@ -191,7 +193,8 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     name = plain_name(name)
     key = spelling_key(fold_name(name))
     if len(key) <= SHORT_KEY:
-        key = " ".join(name.casefold().split())
+        key = _JOINTS.sub("", name.casefold()).strip()
+        key = key.rstrip(".") or key
     elif len(key) <= SIGNED_KEY and name.strip():
         name = name.strip()
         key = name[0] * (name[0] in _SIGNS_BEFORE) + key + name[-1] * (name[-1] in _SIGNS_AFTER)
@@ -307,10 +310,14 @@ def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int
 
 
 def is_acronym_like(name: str) -> bool:
-    """Whether a string looks like an acronym: one word of 2 to 10 characters, most of its letters in capitals."""
+    """Whether a string looks like an acronym: one word of 2 to 10 characters, most of its letters in capitals; or two
+    letters around a number, `i18n`.
+    """
     letters = [c for c in name if c.isalpha()]
     if " " in name or not len(letters) >= 2 or len(name) > _LONGEST_ACRONYM:
         return False
+    if _NUMERONYM.fullmatch(name):
+        return True
     return 2 * sum(c.isupper() for c in letters) > len(letters)
 
 

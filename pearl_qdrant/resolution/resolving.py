@@ -58,7 +58,8 @@ class ResolveOptions:
         device: Device of the encoder.
         type_mode: "hard" keeps names of types that differ apart, but not of unknown and coarser ones (`names.py`);
             "off" ignores types.
-        precision: Share of the merges that should be right, in [0, 1]; what is less certain goes to the review.
+        precision: Share of the merges that should be right; what is less certain goes to the review. From 0.9 on, no
+            pair with a doubt is merged.
         propose: Merge nothing; what would have been merged is asked.
         link_threshold: Least probability of a link to the collection; default is the linker's.
         previous: An earlier result, or its file. Its names keep their nodes; new names join them or found nodes. Where
@@ -69,7 +70,8 @@ class ResolveOptions:
         judge_cache: File of its answers, by the content of the questions.
 
     Raises:
-        ValueError: If `precision` or a threshold is not in [0, 1], or both `linker` and `collection` are given.
+        OptionError: If `precision` is out of reach.
+        ValueError: If it or a threshold is not in [0, 1], or both `linker` and `collection` are given.
     """
 
     linker: EntityLinker | None = None
@@ -90,6 +92,7 @@ class ResolveOptions:
 
     def __post_init__(self) -> None:
         check_threshold(self.precision)
+        shipped_model().threshold(self.precision)
         check_threshold(self.link_threshold)
         if self.type_mode not in ("hard", "off"):
             raise ValueError(f"type_mode is 'hard' or 'off', not {self.type_mode!r}")
@@ -204,6 +207,7 @@ def _with_contexts(
 
 
 ASKED_FROM = 0.5  # Least probability of a pair that a person is asked about
+STRICT_FROM = 0.9  # Precision from which a doubt forbids a merge
 
 
 class Assignment:
@@ -218,6 +222,7 @@ class Assignment:
         self._rows: dict[int, ResolvedName] = {number[(one.name, one.type)]: one for one in held}
         self._taken = {one.node_id for one in held}
         self._decisions = decisions
+        self._equal = EXACT_CERTAINTY  # what equal spellings are shown with: they are one at any precision
         self._several = False
         self._of_form: dict[int, ResolvedName] = {}
         for i, row in sorted(self._rows.items()):
@@ -274,7 +279,7 @@ class Assignment:
 
     def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
         """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
-        known = self._of_form
+        known, self._equal = self._of_form, max(EXACT_CERTAINTY, precision)
         together = self._together_with_entities()
         is_open = (
             form not in together and (form not in known or not known[form].entity_id)
@@ -294,9 +299,14 @@ class Assignment:
         groups = self._groups(place)
         threshold = model.threshold(precision)
         clusters = NilClusters(
-            forms, encoder, model, self._apart(place), threshold=threshold, asked_from=min(ASKED_FROM, threshold)
+            *(forms, encoder, model, self._apart(place)),
+            threshold=threshold,
+            asked_from=min(ASKED_FROM, threshold),
+            is_strict=precision >= STRICT_FROM,
         )
         found = clusters.cluster(groups=groups, prefer=CanonicalNames(forms).weights)
+        for cluster in found:
+            cluster.agreement = {member: model.precision_at(one) for member, one in cluster.agreement.items()}
         held = {member for group in groups for member in group.members}
         pairs = [(c.representative, m) for c in found for m in c.members if m != c.representative]
         reasons = dict(zip(pairs, clusters.reasons(pairs), strict=True))
@@ -323,12 +333,13 @@ class Assignment:
             form = open_[member]
             if form in self._of_form:
                 continue
-            is_decided = member in held
+            is_decided, reason = member in held, reasons.get((cluster.representative, member), FOUNDED)
+            probability = cluster.agreement[member]
             name, type_ = self._forms.names[self._forms.first[form]]
             self._of_form[form] = ResolvedName(
                 *(name, type_, model.node_id, model.canonical_name, None, None),
-                1.0 if is_decided else cluster.agreement[member],
-                DECIDED if is_decided else reasons[(cluster.representative, member)],
+                1.0 if is_decided else min(probability, self._equal) if reason == EQUAL else probability,
+                DECIDED if is_decided else reason,
                 self._forms.counts[self._forms.first[form]],
             )
 
@@ -347,7 +358,7 @@ class Assignment:
             elif (model.name, model.type) == (name, type_):
                 yield replace(model, count=count)
             else:
-                probability = min(model.probability, EXACT_CERTAINTY)
+                probability = min(model.probability, self._equal)
                 yield replace(
                     model, name=name, type=type_, probability=probability, reason=EQUAL, count=count, founded=False
                 )

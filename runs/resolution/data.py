@@ -27,7 +27,7 @@ from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import SMALL_WORDS, english_words, variant_word
+from pearl_qdrant.lexical.words import SMALL_WORDS, english_words, variant_word, variant_words
 from pearl_qdrant.linking import mention_kinds as rewrites
 from pearl_qdrant.linking.mention_kinds import NamedEntity, slip
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
@@ -144,16 +144,18 @@ N_OTHERS = 3
 
 
 def world_names(splits: Sequence[int], size: int) -> list[GoldName]:
-    """Names of places and languages in English and other languages, half without types; `multilingual.names` says
-    which packages that needs.
+    """Names of places and languages in English and other languages, half without types, one place of each English name:
+    names alone do not tell a town from its region. `multilingual.names` says which packages that needs.
     """
     entities = [one for one in read_entities() if one.kind in WORLD_KINDS]
     held = held_out_names(entities, [one for one in range(10) if one not in splits])
     rng = random.Random("world")
     found: list[_Entity] = []
+    taken: set[str] = set()
     for one in rng.sample(entities, len(entities)):
         others = [name for name in one.names if name.casefold() not in held]
-        if one.split in splits and others and len(found) < size:
+        if one.split in splits and others and len(found) < size and fold_name(one.name) not in taken:
+            taken.add(fold_name(one.name))
             kind = WORLD_KINDS[one.kind] if rng.random() < 0.5 else ""
             names = (one.name, *rng.sample(others, min(N_OTHERS, len(others))))
             found.append(_Entity(one.key, tuple(dict.fromkeys(names)), kind))
@@ -193,8 +195,9 @@ def _graph(entities: list[_Entity], near: Mapping[str, Sequence[str]], rng: rand
     canonical: dict[tuple[str, tuple[str, ...]], str] = {}
     names: list[GoldName] = []
 
-    def add(name: str, gold: str, types: tuple[str, ...]) -> None:
-        key = spelling_key(fold_name(name))
+    def add(name: str, gold: str, types: tuple[str, ...], *, is_made: bool = False) -> None:
+        words = fold_name(name).split()  # made names that differ in a plural alone are not of two things
+        key = spelling_key(" ".join(variant_words(words) if is_made else words))
         if key and owners.setdefault(key, gold) == gold:
             names.append(GoldName(name, gold, types[0] if types else ""))
 
@@ -209,7 +212,7 @@ def _graph(entities: list[_Entity], near: Mapping[str, Sequence[str]], rng: rand
             add(_other_form(name, one.types, rng) or name, gold, one.types)
         if rng.random() < 0.4:
             for i, other in enumerate(_made_siblings(name, one, named, near, rng)):
-                add(other, f"{gold} sibling {i} {other}", one.types)
+                add(other, f"{gold} sibling {i} {other}", one.types, is_made=True)
     rng.shuffle(names)
     owners_of_word: dict[str, set[str]] = {}
     for one_name in names:

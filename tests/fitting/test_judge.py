@@ -14,7 +14,11 @@ from cli_runner import Run
 from tiny_models import NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
 from tiny_wordnet import make_wordnet
 
+from pearl_qdrant.encoder.batching import Batch
 from pearl_qdrant.encoder.judge import NameJudge
+from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.encoder.runtime import onnx_runtime
+from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph
 from pearl_qdrant.errors import CheckpointError, FormatError, OptionError
 from pearl_qdrant.linking.mention_kinds import NamedEntity
 from training.examples.wordnet import read_opposites
@@ -76,6 +80,29 @@ def test_a_judge_is_trained_and_its_graph_says_what_the_network_says(
     assert np.corrcoef(found, expected)[0, 1] > 0.95
     np.testing.assert_allclose(judge.scores(pairs[::-1])[::-1], found, atol=1e-5)
     assert judge.scores([]).shape == (0,)
+
+
+def test_a_word_is_looked_up_once(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Embeddings are the same in any batch; the graph runs for new words alone, and a bounded number is kept."""
+    graph = OnnxGraph(encoder / "onnx" / "model.onnx")
+    computed: list[list[int]] = []
+    run = OnnxGraph.run
+
+    def counted(self: OnnxGraph, outputs: list[str], batch: Batch) -> list[FloatArray]:
+        computed.append(batch.input_ids.ravel().tolist())
+        return run(self, outputs, batch)
+
+    monkeypatch.setattr(OnnxGraph, "run", counted)
+    monkeypatch.setattr(onnx_runtime, "MOST_WORDS", 4)
+    first = graph.look_up(np.array([[5, 6, 5], [7, 7, 6]]))
+    again = graph.look_up(np.array([[7, 8]]))
+    last = graph.look_up(np.array([[9, 5]]))
+
+    assert computed == [[5, 6, 7], [8], [5, 9]]
+    assert first.shape[:2] == (2, 3)
+    np.testing.assert_array_equal(first[0, 0], last[0, 1])
+    np.testing.assert_array_equal(first[1, 1], again[0, 0])
+    assert not np.array_equal(first[0, 0], first[0, 1])
 
 
 def test_the_command_line_trains_and_resumes(encoder: Path, wordnet: Path, tmp_path: Path, run: Run) -> None:

@@ -16,6 +16,7 @@ from linker_base import ENTITIES, fill
 from resolution_names import LetterEncoder
 
 from pearl_qdrant import EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.resolution import Decision, NameRecord, Question, Resolution, read_names, resolution, resolve
 from pearl_qdrant.resolution.resolution import Verdict
 
@@ -48,6 +49,8 @@ def asked(found: Resolution) -> dict[frozenset[str], str]:
         ("Republic of Alder", "New Republic of Alder", "another republic"),
         ("Bank of Alder", "Bank of Southern Alder", "another place"),
         ("Canva", "Canvas", "the same words but for a letter"),
+        ("Kovra Song", "Kovra Song (Acoustic)", "one has words in brackets"),
+        ("Kovrus albensis", "Kovras albensis", "words that are spelt alike"),
     ],
 )
 def test_a_doubt_is_asked_and_not_merged(one: str, other: str, doubt: str) -> None:
@@ -131,6 +134,22 @@ def test_a_part_of_two_names_is_asked() -> None:
     assert len({one.node_id for one in found.names}) == 3
 
 
+def test_companies_of_other_legal_forms_are_two() -> None:
+    """A name that either may have is asked, and joins neither; beside one of them it does."""
+    found = resolved("Kovra KGaA", "Kovra & Co.", "Kovra")
+    assert len({one.node_id for one in found.names}) == 3
+    assert asked(found)[frozenset(("Kovra KGaA", "Kovra"))] == "part of several names"
+    assert is_one(resolved("Kovra & Co.", "Kovra"), "Kovra & Co.", "Kovra")
+
+
+def test_a_longer_name_with_another_word_is_no_rival(shipped: Encoder) -> None:
+    """A name without its legal form joins the company, though another one begins nearly so."""
+    found = resolve(["Kovra Corp", "Kovra Corporation", "KOVRA", "Kovna Studios"], encoder=shipped)
+    assert is_one(found, "Kovra Corp", "Kovra Corporation")
+    assert is_one(found, "Kovra Corp", "KOVRA")
+    assert not is_one(found, "KOVRA", "Kovna Studios")
+
+
 def test_a_part_of_one_thing_joins_it_last() -> None:
     """Titles and a family name join the node of the only person that they fit, however that one is written."""
     names = ["Angela Vindemark", "Angela Karin Vindemark", "Vindemark", "Chancellor Vindemark", "Oslo"]
@@ -145,7 +164,14 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    "short, long", [("VQZ", "Vallen Quorn Zone"), ("V.Q.Z.", "Vallen Quorn Zone"), ("Z&Q", "Zellman and Quorn")]
+    "short, long",
+    [
+        ("VQZC", "Vallen Quorn Zone Company Ltd."),
+        ("V9m", "Vallenquorm"),
+        ("VQZ", "Vallen Quorn Zone"),
+        ("V.Q.Z.", "Vallen Quorn Zone"),
+        ("Z&Q", "Zellman and Quorn"),
+    ],
 )
 def test_an_acronym_joins_the_one_thing_that_it_fits(short: str, long: str) -> None:
     """Without sources, initials of one name of the list alone are its acronym, where chance would not give them."""

@@ -37,6 +37,7 @@ from pearl_qdrant.settings import usable_cores
 EMBEDDING = "embedding"
 TYPE_LOGITS = "type_logits"
 WORDS = "words"
+MOST_WORDS = 32_768  # Word embeddings that are kept of a graph: 50 MB of 384 dimensions
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -70,6 +71,8 @@ class OnnxGraph:
     def __init__(self, path: Path, *, arena: bool = True) -> None:
         self.path = path
         self._session = open_session(path, arena=arena)
+        self._words: dict[int, FloatArray] = {}
+        self._looking = threading.Lock()
         inputs = {graph_input.name: graph_input.type for graph_input in self._session.get_inputs()}
         is_unexpected = any(name not in _INPUTS or kind != "tensor(int64)" for name, kind in inputs.items())
         if is_unexpected or not {*_INPUTS[:2]} <= inputs.keys():
@@ -92,15 +95,22 @@ class OnnxGraph:
         return results
 
     def look_up(self, ids: IntArray) -> FloatArray:
-        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`; only they are
-        computed.
+        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`. onnxruntime runs
+        all of the graph for them, so that each token is computed once; up to `MOST_WORDS` are kept.
         """
-        only = ort.RunOptions()
-        only.add_run_config_entry("only_execute_path_to_fetches", "1")
-        only.only_execute_path_to_fetches = True
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        rows: FloatArray = self._session.run([WORDS], feed, only)[0]
-        return rows.reshape(*ids.shape, -1)
+        distinct, places = np.unique(ids, return_inverse=True)
+        with self._looking:
+            new = [token for token in distinct.tolist() if token not in self._words]
+            if len(self._words) + len(new) > MOST_WORDS:
+                self._words.clear()
+                new = distinct.tolist()
+            if new:
+                alone = np.array(new, np.int64)[:, None]
+                rows = self.run([WORDS], Batch(alone, np.ones_like(alone)))[0]
+                self._words.update(zip(new, rows.reshape(len(new), -1), strict=True))
+            table = np.stack([self._words[token] for token in distinct.tolist()])
+        found: FloatArray = table[places.reshape(-1)]
+        return found.reshape(*ids.shape, -1)
 
     def check_pearl_outputs(self, dim: int) -> None:
         """Raise a CheckpointError unless the outputs are `embedding` (b, dim) and `type_logits` (b, 95)."""

@@ -17,16 +17,17 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, score_pairs, top_weighted_features
-from pearl_qdrant.lexical.words import LEGAL_FORMS, without_legal_forms
+from pearl_qdrant.lexical.keys import initials, skeleton
+from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_rows, top_weighted_features
+from pearl_qdrant.lexical.words import LEGAL_FORMS, legal_forms_of, without_legal_forms
 from pearl_qdrant.linking.ranking.model import baseline_similarity
+from pearl_qdrant.linking.ranking.name_parts import are_cut_words
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
-    FROM_SCORES,
     Form,
     WordVectors,
     as_words,
@@ -36,7 +37,7 @@ from pearl_qdrant.resolution.pairs.features import (
     string_pair,
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
-from pearl_qdrant.resolution.pairs.same_words import Slots, person_words, sameness
+from pearl_qdrant.resolution.pairs.same_words import Slots, have_other_forms, person_words, sameness
 
 
 def pack_pairs(pairs: IntArray) -> IntArray:
@@ -52,6 +53,7 @@ def unpack_pairs(packed: IntArray) -> IntArray:
 
 N_NEIGHBOURS = 16  # Neighbours by vector that are kept of each name
 DENSE_PAIRS, NGRAM_PAIRS, SKELETON_PAIRS = 10, 6, 4  # Candidates of each name: by vector, by n-grams, by consonants
+LEAST_DENSE = 0.3  # Cosine above that of unrelated names, of a candidate: 99.5 % of the right ones have it, 66 % of all
 NGRAM_FEATURES, SKELETON_FEATURES = 8, 6  # N-grams of each name that are looked up, the rarest
 CROWD = slice(5, 12)  # Ranks of the neighbours that measure how many names are like a name
 MOST_OF_A_SOURCE = 200  # Names of one source among which acronyms are looked for
@@ -70,7 +72,8 @@ class Comparison:
         self.forms = forms
         self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
-        self._vectors, self._types = encode_mapped(as_words(self._names), encoder)
+        self._written = as_words(self._names)
+        self._vectors, self._types = encode_mapped(self._written, encoder)
         self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
         cosines = self._nearest.cosines[:, CROWD]
         self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)
@@ -101,7 +104,15 @@ class Comparison:
         keys = keys[is_first]
         a, b = (keys >> 32).astype(np.int32), (keys & 0xFFFFFFFF).astype(np.int32)
         packed: IntArray = keys[(a != b) & self.types.agree(a, b)]
-        return packed
+        return packed[self._are_worth_a_look(unpack_pairs(packed))]
+
+    def _are_worth_a_look(self, pairs: IntArray) -> npt.NDArray[np.bool_]:
+        """Which pairs are worth a look, (p,): vectors are alike, or words are."""
+        found = self.cosines(pairs) >= LEAST_DENSE
+        for i in np.flatnonzero(~found):
+            a, b = pairs[i].tolist()
+            found[i] = self.is_equal(a, b) or self.has_all_words(a, b) or self.sameness(a, b) > 0
+        return found
 
     def namesakes(self) -> Iterator[range]:
         """The forms of each spelling that has several types; they lie side by side."""
@@ -141,11 +152,7 @@ class Comparison:
         for of_one in small:
             for one in [form for form in of_one if is_acronym_like(self._names[form])]:
                 letters = self.form(one).strings.joined
-                yield from (
-                    (one, other)
-                    for other in of_one
-                    if letters in {*self.form(other).strings.initials, _mixed_initials(self._names[other])}
-                )
+                yield from ((one, other) for other in of_one if other != one and letters in self._initials(other))
 
     def _fitting_acronyms(self) -> Iterator[tuple[int, int]]:
         """Acronyms with the names of these initials, where chance would give the list hardly one of them.
@@ -162,18 +169,32 @@ class Comparison:
         letters, n_words = Counter[str](), Counter[int]()
         for form, name in enumerate(self._names):
             strings = self.form(form).strings
-            initials = "".join(word[0] for word in without_legal_forms(strings.content))
-            if len(initials) > 1:
+            first = "".join(word[0] for word in without_legal_forms(strings.content))
+            fitting = self._initials(form)
+            if len(first) > 1:
                 sides = re.split(r"\s*&\s*|\s+and\s+", name)
-                pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else initials
+                pair = "&".join(side[:1].casefold() for side in sides) if len(sides) == 2 else first
                 letters.update(pair)
                 n_words[len(pair)] += 1
-                for one in {pair, initials, _mixed_initials(name), *strings.initials} & short.keys():
-                    long.setdefault(one, []).append(form)
+                fitting |= {pair, first}
+            for one in fitting & short.keys():
+                long.setdefault(one, []).append(form)
         for acronym, forms in long.items():
-            share = math.prod(letters[letter] / letters.total() for letter in acronym)
+            share = math.prod(letters[letter] / max(letters.total(), 1) for letter in acronym)
             if n_words[len(acronym)] * share <= CHANCE:
                 yield from ((a, b) for a in short[acronym] for b in forms if a != b)
+
+    def _initials(self, form: int) -> set[str]:
+        """The initials of a name, with and without its legal forms; of a word its ends and the number of letters
+        between them: `i18n` of `internationalization`.
+        """
+        words = self.form(form).strings.folded.split()
+        found = {_mixed_initials(self._names[form]), *self.form(form).strings.initials}
+        for n in range(len(without_legal_forms(words)), len(words)):
+            found |= initials(words[:n])
+        return found | {
+            f"{word[0]}{len(word) - 2}{word[-1]}" for word in words[:1] if len(words) == 1 and len(word) > 4
+        }
 
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""
@@ -203,10 +224,35 @@ class Comparison:
         ours, theirs = (person_words(self.form(form).strings)[0] for form in (a, b))
         return len(ours) != len(theirs) and self.is_person(a, b)
 
+    def have_other_forms(self, a: int, b: int) -> bool:
+        """Whether each has a legal form that the other lacks (`same_words.have_other_forms`)."""
+        return have_other_forms(self.form(a).strings, self.form(b).strings)
+
+    def differ_in_form(self, a: int, b: int) -> bool:
+        """Whether one alone has a legal form."""
+        ours, theirs = (legal_forms_of(self.form(form).strings.folded.split()) for form in (a, b))
+        return bool(ours) != bool(theirs)
+
+    def has_cut_words(self, a: int, b: int) -> bool:
+        """Whether every word of one name is a word of the other, cut short or whole."""
+        return are_cut_words(self.form(a).strings, self.form(b).strings) > 0
+
+    def has_all_words(self, a: int, b: int) -> bool:
+        """Whether one has all words of the other."""
+        one, two = (self.form(form).strings.content_set for form in (a, b))
+        return one <= two or two <= one
+
+    def differ_in_a_word(self, a: int, b: int) -> bool:
+        """Whether one has all words of the other, and at most one more."""
+        one, two = (self.form(form).strings.content_set for form in (a, b))
+        return len(one ^ two) < 2 and bool(one & two)
+
     def doubt(self, a: int, b: int, *, is_same: bool) -> str:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
         if self.types.is_loose(a, b) and not is_same:
             return "another type"
+        if self.have_other_forms(a, b):
+            return "each has another legal form"
         if self._is_company_of_person(a, b):
             return "a company and a person"
         return doubt(
@@ -240,47 +286,43 @@ class Comparison:
         blocks = [self._block(pairs[start : start + _COMPARED]) for start in range(0, len(pairs), _COMPARED)]
         return np.concatenate([np.empty((0, len(FEATURES)), np.float32), *blocks])
 
-    def scores(self, pairs: IntArray, *, with_words: bool = True) -> dict[str, npt.NDArray[np.floating]]:
-        """The features `FROM_SCORES` of at most `_COMPARED` pairs, (p, 2), sorted by the first name; `with_words`:
-        those of the vectors of replaced words, too.
-        """
+    def cosines(self, pairs: IntArray) -> FloatArray:
+        """Cosines of pairs above that of unrelated names, (p,)."""
+        found: FloatArray = np.empty(len(pairs), np.float32)
+        for start in range(0, len(pairs), _COMPARED):
+            a, b = (np.asarray(self._vectors[one], np.float32) for one in pairs[start : start + _COMPARED].T)
+            found[start : start + _COMPARED] = np.einsum("ij,ij->i", a, b)
+        found -= np.float32(self._baseline)
+        found /= np.float32(1 - self._baseline)
+        return found
+
+    def _scores(self, pairs: IntArray) -> list[npt.NDArray[np.floating]]:
+        """The features `FROM_SCORES` of pairs, (p, 2)."""
         a, b = pairs[:, 0], pairs[:, 1]
-        cosines = np.einsum(
-            "ij,ij->i", np.asarray(self._vectors[a], np.float32), np.asarray(self._vectors[b], np.float32)
-        )
-        numbers, rows = np.unique(pairs, return_inverse=True)
-        weighted = self._weighted.take(numbers)  # of few pairs, few names
-        lexical = score_pairs(weighted, weighted, rows.reshape(pairs.shape))
-        rank_a = (self._nearest.cosines[a] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
-        rank_b = (self._nearest.cosines[b] > cosines[:, None] + _SAME_COSINE).sum(axis=1)
-        none: FloatArray = np.zeros(len(pairs), np.float32)
-        types, person, other, replaced_dense, fillers = none, none, none, none, none
+        other: FloatArray = np.zeros(len(pairs), np.float32)
         if self._types is not None:
-            both = np.asarray(self._types[a], np.float32) * np.asarray(self._types[b], np.float32)
-            types, person, other = np.sqrt(both).sum(axis=1), both[:, _PERSON], both[:, _OTHER]
-        if with_words:
-            forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
-            replaced_dense = self._words.cosines([replaced_words(one, two) for one, two in forms])
-            fillers = np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32)
-        return {
-            "dense": (cosines - self._baseline) / (1 - self._baseline),
-            "lexical": lexical.cosine,
-            "less_covered": np.minimum(lexical.mention_coverage, lexical.name_coverage),
-            "more_covered": np.maximum(lexical.mention_coverage, lexical.name_coverage),
-            "crowd": (np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
-            "rank": 1 / (1 + np.maximum(rank_a, rank_b)),
-            "rank_of_one": 1 / (1 + np.minimum(rank_a, rank_b)),
-            "types": types,
-            "person": person,
-            "other": other,
-            "replaced_dense": replaced_dense,
-            "fillers": fillers,
-        }
+            other = np.asarray(self._types[a, _OTHER], np.float32) * np.asarray(self._types[b, _OTHER], np.float32)
+        forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
+        return [
+            self.cosines(pairs),
+            (np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
+            np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32),
+            other,
+            self._words.cosines([replaced_words(one, two) for one, two in forms]),
+        ]
+
+    def judged(self, pairs: IntArray) -> npt.NDArray[np.float64]:
+        """The judge's scores of pairs, (p,), the longer name as the mention: both directions say no more."""
+        names = [sorted((self._written[a], self._written[b]), key=_length) for a, b in pairs.tolist()]
+        return shipped_judge().scores([(long, short) for short, long in names])
 
     def _block(self, pairs: IntArray) -> FloatArray:
         strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
-        scores = self.scores(pairs)
-        return np.column_stack([*(scores[name] for name in FROM_SCORES), np.array(strings)]).astype(np.float32)
+        return np.column_stack([*self._scores(pairs), np.array(strings)]).astype(np.float32)
+
+
+def _length(name: str) -> tuple[int, str]:
+    return len(name), name
 
 
 _ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=True))
@@ -289,10 +331,14 @@ _ROMAN = dict(zip("123456789", "i ii iii iv v vi vii viii ix".split(), strict=Tr
 def _mixed_initials(name: str) -> str:
     """Initials, but short words in capitals whole, and numbers in Roman: `wwii` of `World War 2`."""
     words = [] if name.isupper() else re.findall(r"\w+", name)
-    return "".join(_ROMAN.get(w) or (w if len(w) < 4 and w.isupper() else w[0]) for w in words).casefold()
+    return "".join(_ROMAN.get(w) or (w if _is_whole(w) else w[0]) for w in words).casefold()
 
 
-_SAME_COSINE = 1e-3  # half floats
+def _is_whole(word: str) -> bool:
+    """Whether initials have the whole word: a short one in capitals, and one with a number (`4o`)."""
+    return word[0].isdigit() or (len(word) < 4 and word.isupper())
+
+
 _PROBABLY = 0.95
 """Predicted probability of a person from which a name with a legal form more is asked: `Ford`, `Ford Inc`."""
 _BOTH = 0.25

@@ -3,10 +3,7 @@
 Features of strings are those of the linker's ranking (`linking.ranking`), taken in both directions. Beyond them:
 
     skeleton         edit similarity of the consonants by sound: Tshikapa, qi ka pa
-    inner            a name without words inside the other: John Todd, John Blair Smith Todd
-    initials         equal words, but for initials of the other's: J. B. Todd, John Blair Todd
     crowd            cosine to the names further away, which is high where many names are alike
-    rank             how near each is among the other's neighbours
     fillers          how many names have another word where the two differ: Berg's face, Berg's voice, Berg's hand
     replaced_dense   cosine of the words in which they differ: carcinoma is near cancer, submandibular not sublingual
 """
@@ -29,17 +26,13 @@ from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS, variant_word
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     edit_similarity,
-    equal_core,
-    equal_first_word,
-    equal_numbers,
-    is_acronym,
     slips,
     sorted_similarity,
     string_features,
     word_changes,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from pearl_qdrant.resolution.pairs.name_differences import NameDifferences, name_differences
+from pearl_qdrant.resolution.pairs.name_differences import NO_DIFFERENCE, name_differences
 
 MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
 
@@ -124,30 +117,21 @@ def _as_word(word: str) -> str:
     return lowered if lowered in SMALL_WORDS else word if len(word) <= SHORT_WORD else word.capitalize()
 
 
-FloatArray = npt.NDArray[np.float64]
+FROM_SCORES = tuple("dense crowd fillers other replaced_dense".split())
+"""Features of vectors and predicted types; each says of p pairs, (p,):
 
-DIFFERENCES = NameDifferences._fields
+dense, crowd     cosine above that of unrelated names, 1 for equal vectors; for the names further away
+fillers          how many other names have something else where the two differ (`same_words.Slots`)
+other            that both are of no special type
+replaced_dense   cosine of the words that only one and that only the other has, as `dense`
+"""
 
-FROM_STRINGS = (
-    *"same_words same_core edit other_order slips skeleton skeleton_short replaced any_replaced".split(),
-    *"replaced_common replaced_rare only_more more_rare more_words inner initials number_more equal_numbers".split(),
-    *"code other_code acronym first_word last_word one_word length length_gap other_script".split(),
-    *DIFFERENCES,
+FROM_STRINGS = tuple(
+    "edit skeleton replaced replaced_common replaced_rare more_rare length other_order slips only_more against".split()
 )
-"""Features of two strings alone; the last ones are those of the link decision (`resolution.pairs.name_differences`)."""
-
-FROM_SCORES = tuple(
-    "dense lexical less_covered more_covered crowd rank rank_of_one types person other replaced_dense fillers".split()
-)
-"""Features of vectors, n-grams and predicted types; each says of p pairs, (p,):
-
-dense, crowd                 cosine above that of unrelated names, 1 for equal vectors; for the names further away
-lexical                      cosine of the weighted n-grams, in [0, 1]
-less_covered, more_covered   share of the weights of each name that the other has; the smaller, the larger one
-rank, rank_of_one            1 / (1 + neighbours of each that are nearer than the other); the smaller, the larger one
-types, person, other         agreement of the predicted types; that both are persons, or of no special type
-replaced_dense               cosine of the words that only one and that only the other has, as `dense`
-fillers                      how many other names have something else where the two differ (`same_words.Slots`)
+"""Features of two strings: edit similarity, as letters and as consonants; the share of words where each has another,
+how frequent and how rare these are; how rare those that only one has; letters of the shorter name; equal words in
+another order; one or two letters that differ; whether only one has more words. `against`: `POSSIBLE` and the like.
 """
 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)
@@ -174,72 +158,26 @@ def form_of(name: str, folded: str) -> Form:
 
 
 def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ...]:
-    """Features in the order of `FROM_STRINGS`, last what the names do not share; the same for (b, a)."""
+    """Features in the order of `FROM_STRINGS`; the same for (b, a)."""
     one, two = a.strings, b.strings
     is_other_script = bool(a.letters) != bool(b.letters)
     ours, theirs = (a.letters or one.joined, b.letters or two.joined) if is_other_script else (one.joined, two.joined)
     similarity = edit_similarity(ours, theirs)
     there, back = word_changes(one, two), word_changes(two, one)
-    sounds = OSA.normalized_similarity(a.skeleton, b.skeleton) if a.skeleton and b.skeleton else 0.0
-    short = min(len(a.skeleton), len(b.skeleton))
-    n_one, n_two = len(one.content), len(two.content)
-    more = there.only_added or back.only_added
-    words_one, words_two = one.folded.split(), two.folded.split()
-    lacking = (name_differences(*pair, is_person=is_person) for pair in ((one, two), (two, one)))
-    n_slips = slips(one, two, similarity)
     replaced = there.any_replaced
     return (
-        float(one.words_key == two.words_key and bool(one.words_key)),
-        equal_core(one, two),
         similarity,
-        sorted_similarity(one, two, similarity),
-        float(n_slips > 0),
-        sounds,
-        sounds / (1 + short),
+        OSA.normalized_similarity(a.skeleton, b.skeleton) if a.skeleton and b.skeleton else 0.0,
         max(there.replaced, back.replaced),
-        replaced,
         (1 - min(there.replaced_rare, back.replaced_rare)) * replaced,
         max(there.replaced_rare, back.replaced_rare) * replaced,
-        float(bool(more)),
         max(there.missing_rare, back.missing_rare),
-        min(abs(n_one - n_two), 4) / 4 if more else 0.0,
-        float(_is_inner(words_one, words_two) or _is_inner(words_two, words_one)),
-        float(_has_initials(words_one, words_two) or _has_initials(words_two, words_one)),
-        float(one.numbers != two.numbers),
-        equal_numbers(one, two),
-        float(there.is_code or back.is_code),
-        float(_has_other_code(one, two)),
-        max(is_acronym(one, two), is_acronym(two, one)),
-        equal_first_word(one, two),
-        float(bool(words_one) and bool(words_two) and words_one[-1] == words_two[-1]),
-        float(n_one == 1 and n_two == 1),
         min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
-        abs(len(one.joined) - len(two.joined)) / max(len(one.joined), len(two.joined), 1),
-        float(is_other_script),
-        *map(max, *lacking),
+        sorted_similarity(one, two, similarity),
+        float(slips(one, two, similarity) > 0),
+        float(bool(there.only_added or back.only_added)),
+        float(contradiction(one, two, is_person=is_person)),
     )
-
-
-def _is_inner(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether a name of at least two words is the longer one without words inside it."""
-    if not 1 < len(short) < len(long) or short[0] != long[0] or short[-1] != long[-1]:
-        return False
-    left = iter(long)
-    return all(word in left for word in short)
-
-
-def _has_initials(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether all words are equal but for initials, at least one, in the place of a word."""
-    if len(short) != len(long) or len(short) < 2:
-        return False
-    n_initials = 0
-    for word, other in zip(short, long, strict=True):
-        if word == other:
-            continue
-        if len(word) != 1 or not other.startswith(word):
-            return False
-        n_initials += 1
-    return 0 < n_initials < len(short)
 
 
 def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:
@@ -268,27 +206,13 @@ def is_plural_of_letters(a: str, b: str) -> bool:
     return short.isupper() and long == f"{short}s"
 
 
-CONTRADICTIONS: dict[str, str] = {
-    "number_differs": "another number",
-    "bracket_number": "another number",
-    "code_differs": "another code",
-    "other_code": "another code",
-    "opposite": "words that exclude each other",
-    "generation_differs": "another generation",
-    "first_name_differs": "another first name",
-    "bracket_differs": "other words in brackets",
-}
-"""Features that no two names of one thing have, and their words."""
-
 POSSIBLE, UNLESS_SAME, CONTRADICTED = range(3)
 """What contradicts a pair: nothing; what does not count for the same words (titles look like first names); or more."""
 
-_TITLES_AND_CODES = [COLUMN[name] for name in ("first_name_differs", "other_code")]
-_HARD = [COLUMN[name] for name in CONTRADICTIONS if COLUMN[name] not in _TITLES_AND_CODES]
 
-
-def contradictions(features: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """What contradicts p pairs, (p,), from (p, len(FEATURES))."""
-    found = np.where(np.any(features[:, _TITLES_AND_CODES] > 0, axis=1), UNLESS_SAME, POSSIBLE)
-    found[np.any(features[:, _HARD] > 0, axis=1)] = CONTRADICTED
-    return found.astype(np.uint8)
+def contradiction(one: StringFeatures, two: StringFeatures, *, is_person: bool) -> int:
+    """`CONTRADICTED` if two names have what no two names of one thing have, else `UNLESS_SAME` or `POSSIBLE`."""
+    found = name_differences(one, two, is_person=is_person)
+    if found._replace(first_name_differs=False, bracket_added=False) != NO_DIFFERENCE:
+        return CONTRADICTED
+    return UNLESS_SAME if found.first_name_differs or _has_other_code(one, two) else POSSIBLE

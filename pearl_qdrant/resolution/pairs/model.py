@@ -1,15 +1,14 @@
-"""The probability that two names mean the same: a logistic model of `pairs.features.FEATURES`; and doubts.
+"""The probability that two names mean the same: the judge of two names and a few features of the pair; and doubts.
 
-Its terms are written as they are computed: `dense`, a feature; `dense>0.5`, max(0, dense - 0.5); `person*inner`, a
-product. `runs/resolution/model.py` fits the coefficients, and chooses the thresholds. However near two names are, a
-person is asked if there is a doubt: the miller's cousin, Mrs. Berg, stairs and stars.
+Small trees add up what the judge says (`encoder.judge`) and `pairs.features.FEATURES`. It reads the pairs alone that a
+quick look leaves open. `runs/resolution/model.py` fits all of it. However near two names are, a person is asked if
+there is a doubt: the miller's cousin, Mrs. Berg, stairs and stars.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -19,16 +18,20 @@ import numpy as np
 import numpy.typing as npt
 from rapidfuzz.distance import OSA
 
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.words import IGNORED, word_rarity
+from pearl_qdrant.linking.ranking.forest import Forest
 from pearl_qdrant.linking.ranking.name_parts import is_within
 from pearl_qdrant.linking.ranking.string_features import ONE_EDIT_LETTERS, StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
-from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, FROM_STRINGS, Form
-from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES
+from pearl_qdrant.resolution.pairs.features import FEATURES, Form
+from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES, name_differences
 from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
 
-MODEL_FILE = "resolution.json"
+MODEL_FILE = "pairs.npz"
+JUDGED_FEATURES = ("judge", *FEATURES[:-2])
+"""What the trees split on: the score of the judge of two names, and features of the pair."""
 
 _ROUNDS = 100
 _UNSEEN = 500  # Candidates with the prior that are added to those of a list, so that a short list changes little
@@ -40,43 +43,69 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PairModel:
-    """Coefficients, and the thresholds that were chosen with them.
+    """Trees, which pairs they are asked about, and the thresholds that were chosen with them.
 
     Attributes:
-        terms: What is computed from the features.
-        weights: (terms,).
-        bias: Logit of a pair whose terms are 0.
+        forest: The logit that two names are of one thing, from `JUDGED_FEATURES`.
+        gate, gate_bias: A quick logit without the judge, coefficients of `FEATURES`.
+        least: The quick logit from which the judge reads a pair; others are hardly ever right.
         thresholds: Least mean probability between two clusters, by the precision of merges; both in [0, 1], ascending.
         prior: Share of the candidates that were right where the model was fitted.
-        least_dense, least_lexical: Pairs below both are not compared further: hardly one of them is a merge.
     """
 
-    terms: tuple[str, ...]
-    weights: FloatArray
-    bias: float
+    forest: Forest
+    gate: FloatArray
+    gate_bias: float
+    least: float
     thresholds: tuple[tuple[float, float], ...]
     prior: float
-    least_dense: float
-    least_lexical: float
 
     @classmethod
-    def from_names(cls, stored: Mapping[str, Any]) -> PairModel:
-        """A model from what `resolution.json` has. Raises ValueError if this version does not know a feature."""
-        weights, thresholds = stored["terms"], stored["thresholds"]
-        numbers = {name: stored[name] for name in ("bias", "prior", "least_dense", "least_lexical")}
-        by_precision = tuple(sorted((float(precision), value) for precision, value in thresholds.items()))
-        compute_terms(np.zeros((1, len(FEATURES)), np.float32), list(weights))
-        values = np.array(list(weights.values()))
-        return cls(tuple(weights), values, thresholds=by_precision, **numbers)
+    def from_arrays(cls, arrays: Any) -> PairModel:
+        """A model from the arrays of `to_arrays`. Raises ValueError if this version does not know a feature."""
+        forest = Forest.from_arrays(arrays)
+        if forest.features != JUDGED_FEATURES or len(arrays["gate"]) != len(FEATURES):
+            raise ValueError(f"the model has features that this version does not know: {', '.join(forest.features)}")
+        thresholds = tuple((float(precision), float(least)) for precision, least in arrays["thresholds"])
+        numbers = (float(arrays[name]) for name in ("gate_bias", "least", "prior"))
+        gate_bias, least, prior = numbers
+        return cls(forest, arrays["gate"].astype(np.float64), gate_bias, least, thresholds, prior)
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The model as it is stored."""
+        return {
+            **self.forest.to_arrays(),
+            "gate": self.gate,
+            "thresholds": np.array(self.thresholds),
+            **{name: np.array(getattr(self, name)) for name in ("gate_bias", "least", "prior")},
+        }
 
     def threshold(self, precision: float) -> float:
-        """The least probability at which that share of the merges is right; between the measured ones, on a line."""
+        """The least probability at which that share of the merges is right; between the measured ones, on a line.
+        Raises OptionError if no threshold gives it.
+        """
         precisions, thresholds = zip(*self.thresholds, strict=True)
-        return float(np.interp(precision, (*precisions, 1.0), (*thresholds, 1.0)))
+        if not precisions[0] <= precision <= precisions[-1]:
+            raise OptionError(
+                "precision",
+                f"A precision of {precision:g} is out of reach: names alone give {precisions[0]:g} to "
+                f"{precisions[-1]:g}. Ask for one of these; the review has what is less certain.",
+            )
+        return float(np.interp(precision, precisions, thresholds))
 
-    def logits(self, features: npt.NDArray[np.float32]) -> FloatArray:
-        """Logits of p pairs, (p,), from (p, features), in a list like those of the fit."""
-        return compute_terms(features, self.terms).astype(np.float64) @ self.weights + self.bias
+    def precision_at(self, probability: float) -> float:
+        """The share of right merges among all that are as probable as this one: what `threshold` was asked for."""
+        precisions, thresholds = zip(*self.thresholds, strict=True)
+        return float(np.interp(probability, (0.0, *thresholds, 1.0), (0.0, *precisions, 1.0)))
+
+    def quick_logits(self, features: npt.NDArray[np.float32]) -> FloatArray:
+        """Logits of p pairs without the judge, (p,), from (p, features)."""
+        found: FloatArray = features @ self.gate + self.gate_bias
+        return found
+
+    def logits(self, features: npt.NDArray[np.float32], judged: FloatArray) -> FloatArray:
+        """Logits of p pairs, (p,), from (p, features) and the judge's scores, (p,), in a list like those of the fit."""
+        return self.forest.logits(np.column_stack((judged, features[:, :-2])))
 
     def shift(self, logits: npt.NDArray[np.floating], n_candidates: int) -> float:
         """What to add to the logits, (p,), of the candidates that may be right in this list: less where most things
@@ -93,13 +122,6 @@ class PairModel:
             shift = float(np.clip(np.log(share / (1 - share)) - start, -_MOST_SHIFT, _MOST_SHIFT))
         return shift
 
-    def is_worth_comparing(
-        self, dense: npt.NDArray[np.floating], lexical: npt.NDArray[np.floating]
-    ) -> npt.NDArray[np.bool_]:
-        """Which of p pairs may merge, by cosine and n-grams alone, (p,)."""
-        worth: npt.NDArray[np.bool_] = (dense >= self.least_dense) | (lexical >= self.least_lexical)
-        return worth
-
 
 def probability_of(logits: npt.NDArray[np.floating]) -> FloatArray:
     """Probabilities of logits."""
@@ -107,31 +129,11 @@ def probability_of(logits: npt.NDArray[np.floating]) -> FloatArray:
     return found
 
 
-def compute_terms(features: npt.NDArray[np.float32], terms: Sequence[str]) -> npt.NDArray[np.float32]:
-    """The terms of p pairs, (p, terms), from (p, features). Raises ValueError if a term has an unknown feature."""
-    return np.column_stack([_term(features, term) for term in terms]) if terms else features[:, :0]
-
-
-def _term(features: npt.NDArray[np.float32], term: str) -> npt.NDArray[np.float32]:
-    first, product, second = term.partition("*")
-    if product:
-        return _feature(features, first) * _feature(features, second)
-    first, above, limit = term.partition(">")
-    values = _feature(features, first)
-    return np.maximum(values - np.float32(limit), 0) if above else values
-
-
-def _feature(features: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    if name not in COLUMN:
-        raise ValueError(f"the model has a feature that this version does not know: {name!r}")
-    column: npt.NDArray[np.float32] = features[:, COLUMN[name]]
-    return column
-
-
 @lru_cache(maxsize=1)
 def shipped_model() -> PairModel:
     """The model that ships with the package."""
-    return PairModel.from_names(json.loads(files(__package__).joinpath(MODEL_FILE).read_text("utf-8")))
+    with files(__package__).joinpath(MODEL_FILE).open("rb") as file, np.load(file) as arrays:
+        return PairModel.from_arrays(arrays)
 
 
 EQUAL = "equal spelling"
@@ -140,15 +142,10 @@ DECIDED = "decided"
 INITIALS = "initials"
 PART_OF = "part of the name"
 
-_SAID = {
-    "same_words": "equal words",
-    "same_core": "equal but for brackets",
-    "slips": "one or two letters differ",
-    "other_order": "other order of words",
-    "inner": "words left out",
-    "initials": "initials",
-}
+_SAID = {"other_order": "other order of words", "slips": "one or two letters differ"}
 """What features of strings are called, the clearest first."""
+
+_SAID_FROM = 0.1
 
 DOUBTS = (
     "",
@@ -160,6 +157,7 @@ DOUBTS = (
     "what belongs to it",
     "one has an abbreviation",
     "one has a number",
+    "one has words in brackets",
     "short words that are spelt alike",
     "words that are spelt alike",
     "equal names of different types",
@@ -167,11 +165,20 @@ DOUBTS = (
     "acronym of several names",
     "each has another acronym",
     "another generation",
+    "each has another legal form",
     "no word in common",
     "another republic",
     "another place",
 )
 """All reasons to ask, by their number; the first is none."""
+
+ALWAYS_ASKED = frozenset(
+    (
+        *("what belongs to it", "one has a number", "one has words in brackets"),
+        *("another generation", "another republic", "another place"),
+    )
+)
+"""Reasons that are asked of two names that differ in a word, however improbable the pair is."""
 
 _DIGIT = re.compile(r"\d")
 
@@ -199,8 +206,8 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
         return ""
     if not ours and not theirs:
         return "the same words but for a letter"
-    if _OWNER.search(one.text) or _OWNER.search(two.text):
-        return "what belongs to it"
+    if addition := _addition(one, two):
+        return addition
     if not ours or not theirs:
         if "republic" in one.content_set & two.content_set:
             return "another republic"
@@ -212,6 +219,13 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
             return "one has a number"
         return ""
     return _spelling(one, two, ours, theirs, are_unknown_places)
+
+
+def _addition(one: StringFeatures, two: StringFeatures) -> str:
+    """Why what one has beside the name may make another thing of it, or ""."""
+    if name_differences(one, two, is_person=False).bracket_added:
+        return "one has words in brackets"
+    return "what belongs to it" if _OWNER.search(one.text) or _OWNER.search(two.text) else ""
 
 
 def _may_be_acronym(short: StringFeatures, long: StringFeatures) -> bool:
@@ -261,12 +275,23 @@ def _spelling(
     if is_disjoint and (len(short) < least or is_compound):
         return "short words that are spelt alike"
     n_known = (word_rarity(word) < 1.0) + (word_rarity(other) < 1.0)
+    if n_known == 0 and _are_taxa(one, two):
+        return "words that are spelt alike"
     is_near = OSA.distance(word, other, score_cutoff=2) <= 2
     if (n_known == 2 and is_near) or (
         n_known == 0 and len(one.content) == 2 and not _is_one_word(word, other, is_in_name=True)
     ):
         return "words that are spelt alike"
     return ""
+
+
+_TAXON = re.compile("[A-Z][a-z]+ [a-z]+")
+
+
+def _are_taxa(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether both are written as species, of another genus each: `Thunnus orientalis`."""
+    is_written = all(_TAXON.fullmatch(name.text) for name in (one, two))
+    return is_written and one.content[-1:] == two.content[-1:]
 
 
 def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
@@ -276,9 +301,9 @@ def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
     return OSA.distance(word, other, score_cutoff=1) <= 1 or skeleton(word) == skeleton(other) or is_cut
 
 
-def reason_of(features: Sequence[float]) -> str:
-    """What speaks for a merge, from features as in `FEATURES`: the clearest of strings, cosine and n-grams."""
+def reason_of(features: Sequence[float], *, is_same: bool) -> str:
+    """What speaks for a merge, from features as in `FEATURES`, and whether the words are the same."""
     values = dict(zip(FEATURES, features, strict=True))
-    said = next((text for name, text in _SAID.items() if name in FROM_STRINGS and values[name] > 0), None)
-    numbers = f"vectors {values['dense']:.2f}, n-grams {values['lexical']:.2f}"
+    said = "equal words" if is_same else next((text for name, text in _SAID.items() if values[name] > _SAID_FROM), None)
+    numbers = f"vectors {values['dense']:.2f}, letters {values['edit']:.2f}"
     return numbers if said is None else f"{said}; {numbers}"

@@ -1,13 +1,9 @@
-"""Features of what two names do not share, by sort: brackets, numbers, opposites, first names, cut words.
+"""What two names do not share that tells two things apart: brackets, numbers, opposites, first names.
 
-    Libido (1974 film) / Libido (1973 film)            brackets differ
-    South Star Shipping / North Star Shipping          opposites
-    B. Mathur / Abhishek Mathur                        a first name that contradicts
-    N. Engl. J. Med. / New England Journal of Medicine every word is cut short
-    Stripe Press / Stripe                              a word that makes another thing of a name
-    School of Law, Yale University / Yale University   a part between commas is the name
-
-Each feature is a number in [0, 1].
+Libido (1974 film) / Libido (1973 film)            brackets differ
+South Star Shipping / North Star Shipping          opposites
+B. Mathur / Abhishek Mathur                        a first name that contradicts
+Hurt / Hurt (Acoustic)                             brackets that only one has
 """
 
 from __future__ import annotations
@@ -15,27 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
 from typing import NamedTuple
 
 from rapidfuzz.distance import JaroWinkler
 
-from pearl_qdrant.lexical.keys import skeleton
-from pearl_qdrant.lexical.words import word_rarity
-from pearl_qdrant.linking.ranking.name_parts import (
-    are_cut_words,
-    codes_of,
-    equal_part,
-    name_parts,
-    numbers_of,
-    numbers_outside,
-)
+from pearl_qdrant.linking.ranking.name_parts import codes_of, name_parts, numbers_of, numbers_outside
 from pearl_qdrant.linking.ranking.opposites import are_opposites, are_other_acronyms
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
+from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
-_BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _DIGITS = re.compile(r"\d+")
-_SEQUELS = frozenset("1 2 3 4 5 6 7 8 9 ii iii iv vi vii viii ix".split())
 _GENERATIONS = frozenset("jr junior ii iii iv".split())
 TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
 
@@ -44,58 +28,32 @@ OTHER_PLACE = frozenset(
 )
 """Words before the name of a place that make another place, though a few places have such an alias."""
 
-_MOST_WORDS = 12  # words of a name beyond which only sets of words are compared
-_HARMLESS = 0.2  # `added_same` from which a word more is mostly the same thing: `Inc.`, `FC`
-_SMALL_DIGITS = 3
-_SOUNDS_OF_A_NAME = 3  # consonants from which two words of the same sounds are one name
 _SLIP = 0.88  # Jaro-Winkler similarity from which two first names are spellings of one
 
 
 class NameDifferences(NamedTuple):
-    """What a mention and a name do not share; each in [0, 1]."""
+    """What two names do not share."""
 
-    bracket_differs: float = 0.0  # both have brackets, with other words in them
-    bracket_number: float = 0.0  # both have brackets, with another number in them
-    bracket_added: float = 0.0  # only the mention has brackets, and what they say is not in the name
-    bracket_missing: float = 0.0  # only the name has brackets
-    number_differs: float = 0.0  # each has a number that the other lacks, outside brackets or anywhere
-    # one has a number under 100 outside brackets, and the other has none: `syndrome 3`, `syndrome`
-    small_number: float = 0.0
-    sequel: float = 0.0  # only the mention has a number up to 9 at the end, in digits or Roman: `Scary Movie 5`
-    code_shared: float = 0.0  # both have a code of letters and digits
-    code_differs: float = 0.0  # both have codes, and none is shared
+    bracket_differs: bool = False  # both have brackets, with other words in them
+    bracket_number: bool = False  # both have brackets, with another number in them
+    bracket_added: bool = False  # only one has brackets, and what they say is not in the other name
+    number_differs: bool = False  # each has a number that the other lacks, outside brackets or anywhere
+    code_differs: bool = False  # both have codes of letters and digits, and none is shared
     # each has a word that excludes one of the other (`left`, `right`; `hypertension`, `hypotension`), or another
     # single letter or acronym, or one alone has a negation.
-    opposite: float = 0.0
-    first_name_differs: float = 0.0  # the same family name, and first names that contradict each other
-    last_name_differs: float = 0.0  # the same first name, and family names that are no spellings of one
-    initials_fit: float = 0.0  # the same family name, and initials of the first names
-    generation_differs: float = 0.0  # `Jr.` or `II` on one side alone, or another one
-    cut_words: float = 0.0  # every word of one side is a word of the other in its place, cut short or whole
-    # only the mention has further words: how much they make another thing of a name, or how little
-    # (`lexical/added_words.tsv`)
-    added_apart: float = 0.0
-    added_same: float = 0.0
-    missing_same: float = 0.0  # the latter of words that only the name has
-    # only the mention has further words, and the last one is an English word with a capital: `Stripe Press`, `Camp
-    # Mountain Magazine`
-    added_head: float = 0.0
-    # a part of the mention between commas or semicolons, of at least two words, is the name, as it stands or cut
-    # short
-    equal_part: float = 0.0
-    # only the mention has further words, one of them after the name of a person; no feature of candidates.
-    family_name_differs: float = 0.0
+    opposite: bool = False
+    first_name_differs: bool = False  # the same family name, and first names that contradict each other
+    generation_differs: bool = False  # `Jr.` or `II` on one side alone, or another one
 
 
-_NO_DIFFERENCE = NameDifferences()
-_OTHER_ACRONYM = NameDifferences(opposite=1.0)
+NO_DIFFERENCE = NameDifferences()
+_OTHER_ACRONYM = NameDifferences(opposite=True)
 
 
 class _Parts(NamedTuple):
     """A name taken apart."""
 
-    words: tuple[str, ...]  # these and `normal` as in `linking.ranking.name_parts`
-    normal: tuple[str, ...]
+    words: tuple[str, ...]  # as in `linking.ranking.name_parts`
     bracket: frozenset[str]  # folded words in brackets
     # numbers outside brackets, also Roman ones and a V or X at the end; bracket_numbers: digits in brackets.
     numbers: frozenset[str]
@@ -109,11 +67,10 @@ _NONE: frozenset[str] = frozenset()
 @lru_cache(maxsize=100)
 def _parts(name: StringFeatures) -> _Parts:
     """Take a name apart."""
-    text, (outside, _, words, normal, bracket) = name.text, (parts := name_parts(name))
+    text, (outside, _, words, _, bracket) = name.text, (parts := name_parts(name))
     has_digits = _DIGITS.search(text) is not None
     return _Parts(
         words,
-        normal,
         bracket,
         numbers_outside(parts),
         frozenset().union(*(numbers_of(word) for word in bracket)) if has_digits and bracket else _NONE,
@@ -121,86 +78,29 @@ def _parts(name: StringFeatures) -> _Parts:
     )
 
 
-@lru_cache(maxsize=1)
-def _added_words() -> dict[tuple[str, bool], float]:
-    rows = files("pearl_qdrant.lexical").joinpath("added_words.tsv").read_text("utf-8").splitlines()[1:]
-    cells = [row.split("\t") for row in rows]
-    found = {(word, place == "after"): float(value) / 4 for word, place, value in cells}
-    return found | dict.fromkeys([(word, False) for word in OTHER_PLACE], -1.0)
-
-
-def name_differences(
-    mention: StringFeatures, name: StringFeatures, *, canonical_name: str = "", is_person: bool
-) -> NameDifferences:
-    """What a mention and a name do not share.
-
-    Args:
-        canonical_name: That of the entity; what it has in brackets tells the entity from others, also by other names.
-        is_person: Whether the name is that of a person, by its type.
-    """
-    if are_other_acronyms(mention, name):
+def name_differences(one: StringFeatures, two: StringFeatures, *, is_person: bool) -> NameDifferences:
+    """What two names do not share, in either order; `is_person`: whether they are names of persons."""
+    if are_other_acronyms(one, two):
         return _OTHER_ACRONYM
-    if mention.folded == name.folded:
-        return _NO_DIFFERENCE
-    a, b = _parts(mention), _parts(name)
-    if a.bracket and not b.bracket and "(" in canonical_name:
-        parts = _parts(string_features(canonical_name))
-        b = b._replace(bracket=parts.bracket, bracket_numbers=parts.bracket_numbers)
+    if one.folded == two.folded:
+        return NO_DIFFERENCE
+    a, b = _parts(one), _parts(two)
     if a == b:
-        return _NO_DIFFERENCE
-    shared = set(a.normal).intersection(b.normal)
-    further = _further_words(a, b, shared, is_person) if shared else _NO_FURTHER_WORDS
-    brackets = _brackets(a, b) if a.bracket or b.bracket else _ZEROS
-    numbers = _numbers_and_codes(a, b) if a.numbers or b.numbers or a.codes else _ZEROS
-    is_same, is_opposite = not shared or a.words == b.words, are_opposites(mention, name)
-    is_cut = 0.0 if is_opposite else are_cut_words(mention, name)
-    has_part = equal_part(mention, name)
-    if not (shared or is_opposite or is_cut or has_part) and brackets is numbers is _ZEROS and b.words:
-        return _NO_DIFFERENCE
+        return NO_DIFFERENCE
+    is_disjoint = not set(a.words).intersection(b.words)
+    is_shared_code = not a.codes.isdisjoint(b.codes)
+    first_name, generation = (False, False) if is_disjoint or a.words == b.words else _persons(a.words, b.words)
+    brackets = a.bracket or b.bracket
     return NameDifferences(
-        *brackets,
-        *numbers[:2],
-        float(a.words[:-1] == b.words and _is_sequel(a.words[1:], mention.text)),
-        *numbers[2:],
-        float(is_opposite),
-        *(_ZEROS if is_same else _persons(a.words, b.words, is_person)),
-        is_cut,
-        *further[:-1],
-        has_part,
-        further[-1],
+        a.bracket != b.bracket and bool(a.bracket and b.bracket) and _other_words(a.bracket, b.bracket),
+        bool(a.bracket_numbers and b.bracket_numbers) and a.bracket_numbers != b.bracket_numbers,
+        bool(a.bracket) != bool(b.bracket) and not _says(brackets, b.words if a.bracket else a.words),
+        not is_shared_code and not a.numbers <= b.numbers and not b.numbers <= a.numbers,
+        not is_shared_code and bool(a.codes and b.codes),
+        bool(are_opposites(one, two) or are_opposites(two, one)),
+        first_name and is_person,
+        generation,
     )
-
-
-_ZEROS = (0.0, 0.0, 0.0, 0.0)
-_NO_FURTHER_WORDS = (0.0, 0.0, 0.0, 0.0, 0.0)
-
-
-def _brackets(a: _Parts, b: _Parts) -> tuple[float, float, float, float]:
-    """`bracket_differs`, `bracket_number`, `bracket_added`, `bracket_missing`."""
-    return (
-        float(a.bracket != b.bracket and bool(a.bracket and b.bracket) and _other_words(a.bracket, b.bracket)),
-        float(bool(a.bracket_numbers and b.bracket_numbers) and a.bracket_numbers != b.bracket_numbers),
-        float(bool(a.bracket) and not b.bracket and not _says(a.bracket, b.words)),
-        float(bool(b.bracket) and not a.bracket),
-    )
-
-
-def _numbers_and_codes(a: _Parts, b: _Parts) -> tuple[float, float, float, float]:
-    """`number_differs`, `small_number`, `code_shared`, `code_differs`."""
-    if not a.codes.isdisjoint(b.codes):
-        return 0.0, 0.0, 1.0, 0.0
-    has_small = any(len(number) < _SMALL_DIGITS for number in a.numbers or b.numbers)
-    return (
-        float(not a.numbers <= b.numbers and not b.numbers <= a.numbers),
-        float(has_small and bool(a.numbers) != bool(b.numbers)),
-        0.0,
-        float(bool(a.codes and b.codes)),
-    )
-
-
-def _is_sequel(words: Sequence[str], text: str) -> bool:
-    """Whether the last of some words is a number up to 9: `Rocky II`, not `Schalke 04`."""
-    return bool(words) and words[-1] in _SEQUELS and not text.endswith(f"0{words[-1]}")
 
 
 def _other_words(a: frozenset[str], b: frozenset[str]) -> bool:
@@ -221,59 +121,20 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
     return bracket <= set(words) or "".join(bracket) == initials
 
 
-def _further_words(a: _Parts, b: _Parts, shared: set[str], is_person: bool) -> tuple[float, float, float, float, float]:
-    """`added_apart`, ..., `added_head`, `family_name_differs`."""
-    n_ours, n_theirs = len(a.normal) - len(shared), len(b.normal) - len(shared)
-    if n_theirs > 0 >= n_ours:
-        theirs = _values(b.normal, shared)
-        return (0.0, 0.0, max(0.0, min(theirs)), 0.0, 0.0) if theirs else _NO_FURTHER_WORDS
-    if n_theirs > 0 or n_ours <= 0 or not (ours := _values(a.normal, shared)):
-        return _NO_FURTHER_WORDS
-    same, last = max(0.0, min(ours)), a.words[-1]
-    is_head = a.normal[-1] not in shared and same < _HARMLESS and word_rarity(a.normal[-1]) < 1.0
-    is_after = is_person and last not in b.words and last not in _GENERATIONS
-    return max(0.0, -min(ours)), same, 0.0, float(is_head), float(is_after)
-
-
-def _values(words: Sequence[str], shared: set[str]) -> list[float]:
-    """What each further word says, in [-1, 1]: less than 0 if it makes another thing of a name."""
-    table = _added_words()
-    known = [i for i, word in enumerate(words) if word in shared]
-    first, last = known[0], known[-1]
-    more, is_after = (words[last + 1 :], True) if not first else (words[:first], False)
-    if 1 < len(more) < 4 and len(more) + len(known) == len(words) and all(len(word) > 1 for word in more):
-        value = table.get(("".join([word[0] for word in more]), is_after), 0.0)
-        if value >= _HARMLESS:  # `Football Club` is what `FC` is
-            return [min(1.0, value)]
-    values = []
-    for i, word in enumerate(words):
-        if word not in shared:  # between two shared words it is mostly a middle name
-            value = 0.0 if first < i < last else table.get((word, i > last), 0.0)
-            values.append(min(1.0, max(-1.0, value)))
-    return values
-
-
-def _persons(a: Sequence[str], b: Sequence[str], is_person: bool) -> tuple[float, float, float, float]:
-    """`first_name_differs`, `last_name_differs`, `initials_fit`, `generation_differs`."""
+def _persons(a: Sequence[str], b: Sequence[str]) -> tuple[bool, bool]:
+    """Whether first names, and whether generations differ."""
     mine, of_mine = _without_generation(a)
     other, of_other = _without_generation(b)
-    generation = float(of_mine != of_other) if of_mine or of_other else 0.0
+    generation = of_mine != of_other
     if not (2 <= len(mine) <= 4 and 2 <= len(other) <= 4):
-        return 0.0, 0.0, 0.0, generation
+        return False, generation
     if mine[-1] != other[-1]:
-        # The family name first: `Trump D`.
-        if mine[0] == other[-1] and len(mine[-1]) <= 2:
-            mine = [*mine[1:], mine[0]]
-        else:
-            is_other = is_person and _is_one_name(mine[0], other[0]) and not _is_one_name(mine[-1], other[-1])
-            return 0.0, float(is_other and not _sound_alike(mine[-1], other[-1])), 0.0, generation
+        mine, other = (mine, other) if len(mine[-1]) <= 2 else (other, mine)
+        if mine[0] != other[-1] or len(mine[-1]) > 2:
+            return False, generation
+        mine = [*mine[1:], mine[0]]  # the family name first: `Trump D`
     given, of_name = mine[:-1], other[:-1]
-    if sorted(given) == sorted(of_name):
-        return 0.0, 0.0, 0.0, generation
-    if _fit(given, of_name):
-        has_initials = any(len(word) == 1 for word in (*given, *of_name)) or len(given[0]) == 2
-        return 0.0, 0.0, float(has_initials and not mine[-1].isdigit()), generation
-    return float(is_person), 0.0, 0.0, generation
+    return sorted(given) != sorted(of_name) and not _fit(given, of_name), generation
 
 
 def _without_generation(words: Sequence[str]) -> tuple[list[str], str]:
@@ -326,9 +187,3 @@ def _is_one_name(a: str, b: str) -> bool:
     if NICKNAMES.get(a, a) == NICKNAMES.get(b, b):
         return True
     return JaroWinkler.similarity(a, b) >= _SLIP
-
-
-def _sound_alike(a: str, b: str) -> bool:
-    """Whether two words may be one in two transliterations: `qadhafi`, `gaddafi`."""
-    of_a = skeleton(a)
-    return len(of_a) >= _SOUNDS_OF_A_NAME and of_a == skeleton(b)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
@@ -24,6 +25,7 @@ from pearl_qdrant.lexical.words import (
     LEGAL_FORMS,
     SMALL_WORDS,
     is_word,
+    legal_forms_of,
     variant_word,
     variant_words,
     without_legal_forms,
@@ -142,6 +144,8 @@ _CAMEL = re.compile(r"(?P<name>[A-Z][a-z]{3,})(?P<letters>[A-Z]{2,3}|\.?js|JS)$"
 
 SAME, PART = 1, 2
 
+_CACHED = 10_000  # names whose words are kept: each is compared with about ten
+
 _SHORT = 3  # of shorter words the list of those of texts knows nothing
 
 
@@ -160,10 +164,15 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
         return SAME
     if _are_doses(one.text, two.text):
         return PART
+    if have_other_forms(one, two):
+        return 0
     if _is_partly_abbreviated(one, two):
         return PART
     if words_without_forms(one) == words_without_forms(two) or _is_group(one, two):
-        ours, theirs = ({_ORDINALS.get(w := variant_word(word), w) for word in _words(x.folded)} for x in (one, two))
+        ours, theirs = (
+            {_ORDINALS.get(w := variant_word(word), w) for word in without_legal_forms(_words(x.folded))}
+            for x in (one, two)
+        )
         differing = ours ^ theirs
         is_letter = any((len(word) == 1 and word != "a") or word in GENERATIONS for word in differing)
         return 0 if is_letter or _is_protocol(one, two) or _is_no_plural(one, two) else SAME
@@ -178,11 +187,18 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
     return 0
 
 
-def words_without_forms(strings: StringFeatures) -> list[str]:
+def have_other_forms(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether each has a legal form that the other lacks: `Merck KGaA`, `Merck & Co.`."""
+    ours, theirs = legal_forms_of(one.folded.split()), legal_forms_of(two.folded.split())
+    return bool(ours - theirs) and bool(theirs - ours)
+
+
+@lru_cache(maxsize=_CACHED)
+def words_without_forms(strings: StringFeatures) -> tuple[str, ...]:
     """Its words without legal forms, sorted; ordinal numbers as plain ones: `Second World War`, `World War 2`."""
     content = variant_words(_words(strings.folded))
     words = [word for word in without_legal_forms(content) if word not in _SMALL] or content
-    return sorted(_ORDINALS.get(word, word) for word in words)
+    return tuple(sorted(_ORDINALS.get(word, word) for word in words))
 
 
 def _words(folded: str) -> list[str]:
@@ -221,6 +237,7 @@ def _are_doses(a: str, b: str) -> bool:
 _DOSE = re.compile(r"\s\d+(?:[.,]\d+)?\s?(?:mg|mcg|µg|ug|ml|iu)(?:\s(?:tablet|capsule)s?)?$")
 
 
+@lru_cache(maxsize=_CACHED)
 def _with_umlauts(strings: StringFeatures) -> str:
     """The name with umlauts as two letters, no spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
     folded = strings.folded if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS))
@@ -263,8 +280,8 @@ def _as_persons(one: StringFeatures, two: StringFeatures) -> int:
         return 0
     if _are_equal(ours, theirs):
         return SAME if len(ours) > 1 or titles ^ others <= _PLAIN_TITLES else 0
-    if len(ours) > 2 and sorted(ours) == sorted(theirs):  # the family name first
-        return SAME
+    if sorted(ours) == sorted(theirs) and (len(ours) > 2 or any(word_rarity(variant_word(one)) == 1 for one in ours)):
+        return SAME  # the family name first; two English words may be two names, `Martin James`
     return _fit(ours, theirs) or PART * _is_part(ours, theirs)
 
 
