@@ -34,8 +34,9 @@ from pearl_qdrant.linking.ranking.model import (
     all_margins,
     decision_rows,
     in_order,
+    judge_features,
 )
-from pearl_qdrant.linking.ranking.scoring import judged_name, judgement, rows_to_judge
+from pearl_qdrant.linking.ranking.scoring import N_JUDGED, judged_name
 from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.settings import DEFAULT_THRESHOLD
 
@@ -115,13 +116,17 @@ def judge_again(task: Task, judge: NameJudge, ranking: FloatArray) -> Task:
     features = task.features.copy()
     features[:, :, JUDGED] = 0.0
     logits = np.where(task.present, features @ ranking, -np.inf)
-    mentions = np.flatnonzero(~task.by_rule & task.present.any(axis=1)).tolist()
-    rows = [rows_to_judge(logits[i]) for i in mentions]
-    pairs = [(task.mentions[i], task.names[i][j]) for i, own in zip(mentions, rows, strict=True) for j in own]
-    scores, start = judge.scores(pairs), 0
-    for i, own in zip(mentions, rows, strict=True):
-        features[i, :, JUDGED] = judgement(features.shape[1], own, scores[start : start + len(own)])
-        start += len(own)
+    order = np.argsort(-logits, axis=1, kind="stable")[:, :N_JUDGED]
+    rows = np.flatnonzero(~task.by_rule & task.present.any(axis=1))
+    asked = [(int(i), int(j)) for i in rows for j in order[i] if task.present[i, j]]
+    scores = judge.scores([(task.mentions[i], task.names[i][j]) for i, j in asked])
+    of_mention: dict[int, dict[int, float]] = {}
+    for (i, j), score in zip(asked, scores.tolist(), strict=True):
+        of_mention.setdefault(i, {})[j] = score
+    for i, found in of_mention.items():
+        features[i, :, JUDGED] = judge_features(np.array(min(found.values())))
+        for j, score in found.items():
+            features[i, j, JUDGED] = judge_features(np.array(score))
     return replace(task, features=features)
 
 

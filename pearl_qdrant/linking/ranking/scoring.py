@@ -71,11 +71,8 @@ BACKGROUND = slice(5, 10)  # ranks of the candidates that measure how crowded th
 _NO_MARGINS = (0.0,) * (MARGINS.stop - MARGINS.start)
 LEAST_LOG_SIZE = math.log(300)  # the coefficients are fitted to bases of 300 names and more
 
-CLEAR_LEAD, UNREAD = 2.0, -2.0
-"""The judge reads the first name, and the second one unless that is so many logits behind by the ranking without the
-judge; then it counts as scored so, which is the median of such names in fifty sets. Half of their mentions need one
-reading. More readings hardly change an answer (docs/experiments/decision.md).
-"""
+N_JUDGED = 2
+"""Candidates of a mention whose names the judge reads. More hardly change an answer (docs/experiments/decision.md)."""
 
 LONG = 30  # letters and digits beyond which a mention counts as no longer
 
@@ -321,27 +318,12 @@ class Compared:
             of_nil_logit = scorer.model.nil_logit(logits, self.features, of_nil)
             if log_sum_exp(logits) - of_nil_logit >= math.log(SURE_UNJUDGED / (1 - SURE_UNJUDGED)):
                 return []
-        return rows_to_judge(logits)
+        return [int(row) for row in np.argsort(-logits, kind="stable")[:N_JUDGED]]
 
     def with_judgement(self, rows: Sequence[int], scores: npt.NDArray[np.float64]) -> None:
-        """Note the judge's scores of the names in the rows `to_judge`."""
-        self.features[:, JUDGED] = judgement(len(self.names), rows, scores)
-
-
-def rows_to_judge(logits: npt.NDArray[np.float64]) -> list[int]:
-    """Rows of the one or two candidates whose names the judge reads, by their logits without it, (k,), k at least 1."""
-    first, *others = np.argsort(-logits, kind="stable")[:2].tolist()
-    return [first, *[row for row in others if logits[first] - logits[row] < CLEAR_LEAD]]
-
-
-def judgement(k: int, rows: Sequence[int], scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The features `JUDGED` of k candidates, (k, 3), by the judge's scores of the names in some rows. The others get
-    the lowest of these, where one row was read at most `UNREAD`.
-    """
-    of_others = scores.min() if len(rows) > 1 else min(scores[0], UNREAD)
-    found = np.repeat(judge_features(np.array([of_others])), k, axis=0)
-    found[rows] = judge_features(scores)
-    return found
+        """Note the judge's scores of the names in some rows. The others get the lowest of these."""
+        self.features[:, JUDGED] = judge_features(scores[scores.argmin()])
+        self.features[rows, JUDGED] = judge_features(scores)
 
 
 def is_near_spelling(features: npt.NDArray[np.float64]) -> bool:
