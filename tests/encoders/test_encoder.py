@@ -19,10 +19,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from tiny_models import DIM, NAMES
 
-from pearl_qdrant.encoder.loading import load_encoder, shipped_names
-from pearl_qdrant.encoder.protocol import Encoder, predict_types, type_marginals
+from pearl_qdrant.encoder.checkpoint import ONNX_FILE
+from pearl_qdrant.encoder.loading import MODELS_DIR, load_encoder, shipped_names
+from pearl_qdrant.encoder.protocol import Encoder, FloatArray, predict_types, type_marginals
+from pearl_qdrant.encoder.runtime import onnx_runtime
 from pearl_qdrant.errors import CheckpointError, DeviceError, ModelError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPES
+from pearl_qdrant.settings import DEFAULT_MODEL
 
 GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
     "pearl-mini": {
@@ -298,3 +301,26 @@ def test_a_shipped_model_gives_its_golden_values(model: str) -> None:
     """The vectors of a shipped model do not change unnoticed."""
     vectors = load_encoder(model).encode(list(GOLDEN[model])).vectors
     np.testing.assert_allclose(vectors[:, :5], list(GOLDEN[model].values()), atol=1e-3)
+
+
+def test_the_words_of_names_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judge reads the same words again and again: the graph runs for new ones alone, and few are kept."""
+    graph = onnx_runtime.OnnxGraph(MODELS_DIR / DEFAULT_MODEL / ONNX_FILE)
+    compute, asked = graph._words_of, list[list[int]]()
+
+    def noted(ids: onnx_runtime.IntArray) -> FloatArray:
+        asked.append(ids.ravel().tolist())
+        return compute(ids)
+
+    monkeypatch.setattr(graph, "_words_of", noted)
+    monkeypatch.setattr(onnx_runtime, "KEPT_WORDS", 5)
+    ids = np.array([[7, 8, 7], [9, 8, 8]])
+
+    found = graph.look_up(ids)
+    assert np.array_equal(found, compute(ids).reshape(2, 3, -1))
+    assert np.array_equal(graph.look_up(ids[:, ::-1]), found[:, ::-1])
+    graph.look_up(np.array([[10, 9]]))
+    graph.look_up(np.array([[11, 12, 9]]))
+    graph.look_up(ids)
+
+    assert asked == [[7, 8, 9], [10], [9, 11, 12], [7, 8]]

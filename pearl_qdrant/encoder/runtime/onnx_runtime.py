@@ -37,6 +37,7 @@ from pearl_qdrant.settings import usable_cores
 EMBEDDING = "embedding"
 TYPE_LOGITS = "type_logits"
 WORDS = "words"
+KEPT_WORDS = 8_192  # embeddings that `look_up` keeps, of 1.5 KB each
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -76,6 +77,8 @@ class OnnxGraph:
             got = ", ".join(f"{name} {kind}" for name, kind in inputs.items())
             raise CheckpointError(str(path), f"its inputs are {got}; expected are int64 input_ids and attention_mask")
         self._with_token_types = "token_type_ids" in inputs
+        self._word_rows: dict[int, FloatArray] = {}  # by token
+        self._looking_up = threading.Lock()
         self.outputs: dict[str, list[Any]] = {output.name: list(output.shape) for output in self._session.get_outputs()}
 
     def run(self, outputs: list[str], batch: Batch) -> list[FloatArray]:
@@ -92,15 +95,25 @@ class OnnxGraph:
         return results
 
     def look_up(self, ids: IntArray) -> FloatArray:
-        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`; only they are
-        computed.
+        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`. onnxruntime computes
+        the whole graph for it, so each token is run once, by itself, and `KEPT_WORDS` of them are kept.
         """
-        only = ort.RunOptions()
-        only.add_run_config_entry("only_execute_path_to_fetches", "1")
-        only.only_execute_path_to_fetches = True
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        rows: FloatArray = self._session.run([WORDS], feed, only)[0]
-        return rows.reshape(*ids.shape, -1)
+        distinct, places = np.unique(ids, return_inverse=True)
+        with self._looking_up:
+            new = [one for one in distinct.tolist() if one not in self._word_rows]
+            if len(self._word_rows) + len(new) > KEPT_WORDS:
+                self._word_rows.clear()
+                new = distinct.tolist()
+            if new:
+                rows = self._words_of(np.array(new, np.int64)[:, None])
+                self._word_rows.update(zip(new, rows, strict=True))
+            found = np.array([self._word_rows[one] for one in distinct.tolist()], np.float32)
+        return found[places.reshape(ids.shape)]
+
+    def _words_of(self, ids: IntArray) -> FloatArray:
+        """The word embeddings of tokens, (b, t) to (b * t, dim), newly computed."""
+        found: list[FloatArray] = self._session.run([WORDS], {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        return found[0]
 
     def check_pearl_outputs(self, dim: int) -> None:
         """Raise a CheckpointError unless the outputs are `embedding` (b, dim) and `type_logits` (b, 95)."""
