@@ -30,6 +30,7 @@ from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, can_be_name, is_as_it_stands
+from pearl_qdrant.linking.mention_detection.word_search import WordSearch
 from pearl_qdrant.linking.mention_stream import CACHE_BYTES, MentionCache, MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.forest import shipped_forest
@@ -279,6 +280,13 @@ class LinkerState:
             possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
         plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
         return possible.difference(plain) | self.known_spellings(plain, types=types, n_keys=3)
+
+    def names_by_words(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]:
+        """Those of some strings that may be names by their words (`WordSearch`), or are names but for their spelling."""
+        known = {text for text in written if self.learned.has(text)}
+        known |= self.known_spellings([text for text in written if text not in known], types=types, n_keys=3)
+        search = WordSearch(self.statistics.targets().all, dim=self.encoder.info.dim, types=types)
+        return known | search.possible(text for text in written if text not in known)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
         """The annotations of blocks of texts (`mention_detection.blocks`), in order."""

@@ -42,6 +42,9 @@ class Names:
     def possible_names(self, written: set[str], *, types: Sequence[str] = ()) -> set[str]:
         return written
 
+    def names_by_words(self, written: set[str], *, types: Sequence[str] = ()) -> set[str]:
+        return written
+
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """No name is found that shapes do not suggest."""
         return set()

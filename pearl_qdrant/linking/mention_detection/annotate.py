@@ -33,7 +33,14 @@ from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
 from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
-from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, is_date, is_whole, may_mention
+from pearl_qdrant.linking.mention_detection.name_policy import (
+    LOOSE,
+    NameCase,
+    Writing,
+    is_date,
+    is_whole,
+    may_mention,
+)
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie
@@ -56,6 +63,7 @@ class NameSource(Protocol):
     def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]: ...
     def name_case(self) -> NameCase: ...
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]: ...
+    def names_by_words(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]: ...
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
     def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
 
@@ -173,6 +181,13 @@ def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], types: Seq
     """Drop what cannot be a name of the base: most of a text, which is not linked then."""
     written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
     possible = linker.possible_names(written, types=types)
+    certain = {
+        one.query
+        for passage in is_open
+        for one in passage.lookups
+        if one.span.shape is Shape.DEFINED or (" " in one.query and one.span.shape not in LOOSE)
+    }
+    possible -= (possible - certain) - linker.names_by_words(possible - certain, types=types)
     for passage in is_open:
         passage.lookups[:] = [
             one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible

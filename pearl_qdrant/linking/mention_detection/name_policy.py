@@ -29,6 +29,8 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
 
+from rapidfuzz.distance import OSA
+
 from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import (
@@ -168,7 +170,7 @@ _ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")  # endings of adjectives of pl
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
 """Words beside a name that do not make it another one: titles, roles and legal forms."""
 
-_NO_MATTER = _BESIDE | CONNECTORS  # words that a mention may have and its name lack
+NO_MATTER = _BESIDE | CONNECTORS  # words that a mention may have and its name lack
 _BETWEEN = frozenset("and or as by from to at on".split())
 """Words between two things, where the base has no name with such a word: neurons and glia, cells from the lens."""
 
@@ -177,6 +179,11 @@ _QUALIFYING = CONNECTORS | {"type", "due", "without", "not"}
 
 _INITIALS, _SHORT_CAPITALS = 5, 4
 """A word of so many letters may be the initials of several words; a common one in capitals is an acronym: US, WHO."""
+
+LOOSE = frozenset((Shape.LOWER, Shape.MIXED, Shape.UNCASED))
+"""Shapes of several words that a name must have all of: most runs of words of a text have one of them."""
+
+_SLIP_LETTERS = 4, 6  # letters of a word from which one slip, and two, leave it that word in a longer name
 
 _SEVERAL = 3
 """Known words from which a phrase is no other form of a name: none was in 40 abstracts and 5,000 words of Wikipedia."""
@@ -192,10 +199,29 @@ def is_as_it_stands(written: str, folded: str) -> bool:
     return len(words) == 1 or (len(words) >= _SEVERAL and any(word[0].islower() for word in words))
 
 
+def is_like(word: str, other: str) -> bool:
+    """Whether a folded word may be another one: in another spelling or number, or with a slip; short ones have none."""
+    if other in other_spellings(word):
+        return True
+    n = min(len(word), len(other))
+    most = 0 if n < _SLIP_LETTERS[0] else 1 if n < _SLIP_LETTERS[1] else 2
+    return most > 0 and OSA.distance(word, other, score_cutoff=most) <= most
+
+
+def has_words(words: Iterable[str], name: Iterable[str]) -> bool:
+    """Whether a name has all of some words, but for those that do not matter, or words like them; all are folded."""
+    return all(word in NO_MATTER or any(is_like(word, other) for other in name) for word in words)
+
+
+def may_be_form(word: str, name: str) -> bool:
+    """Whether a folded word may be a form of a folded name, however that is written."""
+    return any(_is_form_of(word, name, writing) for writing in (Writing.WORD, Writing.PROPER))
+
+
 def can_be_name(folded: str, known: Container[str]) -> bool:
     """Whether a string can be a name, or a form of one: names have each of its common words, in some spelling."""
     return all(
-        word in _NO_MATTER or not is_common(word) or any(form in known for form in other_spellings(word))
+        word in NO_MATTER or not is_common(word) or any(form in known for form in other_spellings(word))
         for word in folded.split()
     )
 
@@ -218,7 +244,8 @@ def may_mention(
     if (common and common_words == "skip") or (is_frequent and not is_exact):
         return False
     if not is_exact and (
-        is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
+        is_date(lowered)
+        or not _is_form_of(lowered, name if case.has_case else name.lower(), writing, is_loose=span.shape in LOOSE)
     ):
         return False
     is_cased = span.shape is not Shape.UNCASED
@@ -255,9 +282,9 @@ def _has_capitals(word: str) -> bool:
     return stem == stem.upper() and sum(c.isupper() for c in stem) > 1
 
 
-def _is_form_of(written: str, name: str, writing: Writing) -> bool:
-    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it. A name
-    with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
+def _is_form_of(written: str, name: str, writing: Writing, *, is_loose: bool = False) -> bool:
+    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it; of
+    several words that are not all capitalised (`is_loose`), all. A name with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
     `American` for America, is another word, and one with more words, or with a letter or number more, is another name.
     """
     is_word = " " not in written
@@ -276,7 +303,9 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     if any(map(_is_mark, written.split())) and not any(map(_is_mark, name.split())):
         return False
     if writing is not Writing.PROPER:
-        return not is_word or (n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2])
+        if not is_word:
+            return not is_loose or has_words(written.split(), name.split())
+        return n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2]
     if name.startswith(written):
         return name[n:] in ("", "s") or name[n] == " "
     if written.startswith(name):
