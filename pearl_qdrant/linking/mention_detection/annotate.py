@@ -43,10 +43,12 @@ from pearl_qdrant.linking.mention_detection.name_policy import (
 )
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie
+from pearl_qdrant.linking.mention_detection.word_search import Wanted
+from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
+from pearl_qdrant.store.schema import NamePoint
 
 PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE = 32, 20_000
 """Passages, or long ones' characters, linked together: a few thousand strings, enough to fill the encoder's batches."""
@@ -63,7 +65,7 @@ class NameSource(Protocol):
     def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]: ...
     def name_case(self) -> NameCase: ...
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]: ...
-    def names_by_words(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]: ...
+    def names_by_words(self, strings: Mapping[str, Wanted], *, types: Sequence[str] = ()) -> set[str]: ...
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
     def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
 
@@ -146,7 +148,7 @@ def _annotate_group(
     case = linker.name_case()
     is_open = [passage for passage in passages if passage.finder is not None]
     if not options.include_nil and options.common_words != "all":
-        _drop_impossible(linker, is_open, options.types)
+        _drop_impossible(linker, is_open, case, options)
     _add_name_windows(linker, is_open, options.types, case)
     queries: dict[tuple[str, ...], dict[str, None]] = {}
     for passage in passages:
@@ -177,21 +179,36 @@ def _annotate_group(
         yield finished(passage.block, found, options)
 
 
-def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
+def _drop_impossible(
+    linker: NameSource, is_open: Sequence[_Passage], case: NameCase, options: AnnotateOptions
+) -> None:
     """Drop what cannot be a name of the base: most of a text, which is not linked then."""
     written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
-    possible = linker.possible_names(written, types=types)
-    certain = {
-        one.query
-        for passage in is_open
-        for one in passage.lookups
-        if one.span.shape is Shape.DEFINED or (" " in one.query and one.span.shape not in LOOSE)
+    possible = linker.possible_names(written, types=options.types)
+    spans: dict[str, list[Span]] = {}
+    for passage in is_open:
+        for one in passage.lookups:
+            if one.span.shape is not Shape.DEFINED and one.query in possible:
+                spans.setdefault(one.query, []).append(one.span)
+    wanted = {
+        query: Wanted(
+            partial(_may_mention, {replace(one, start=0, end=0, run=None): one for one in some}.values(), query, case, options.common_words),
+            needs_all=all(span.shape in LOOSE for span in some),
+        )
+        for query, some in spans.items()
     }
-    possible -= (possible - certain) - linker.names_by_words(possible - certain, types=types)
+    possible = linker.names_by_words(wanted, types=options.types)
     for passage in is_open:
         passage.lookups[:] = [
             one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible
         ]
+
+
+def _may_mention(
+    spans: Iterable[Span], query: str, case: NameCase, common_words: CommonWords, point: NamePoint, is_exact: bool
+) -> bool:
+    """Whether one of the spans of a string may mention a name."""
+    return any(may_mention(one, query, point, case, is_exact=is_exact, common_words=common_words) for one in spans)
 
 
 def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str], case: NameCase) -> None:

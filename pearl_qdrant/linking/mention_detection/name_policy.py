@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
+from typing import Protocol
 
 from rapidfuzz.distance import OSA
 
@@ -46,7 +47,6 @@ from pearl_qdrant.lexical.words import (
 )
 from pearl_qdrant.linking.mention_detection.spans import CONNECTORS, DATES, ROLES, STOP_WORDS, Shape, Span
 from pearl_qdrant.linking.options import CommonWords
-from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 
 PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
@@ -62,6 +62,17 @@ _SMALL_STARTS, _LEAST = 0.1, 5
 which it is judged by itself, and not with all the others."""
 
 _LETTERS = re.compile(r"[^\W\d_]+")
+
+
+class Named(Protocol):
+    """A name of an entity: a candidate, or what is stored of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def canonical_name(self) -> str: ...
+    @property
+    def types(self) -> Sequence[str]: ...
 
 
 class Writing(Enum):
@@ -153,7 +164,7 @@ class NameCase:
         is_capitals = n_names > n_lower < 0.05 * n_names
         return cls(of_type, untyped, typed, has_case, is_capitals=is_capitals, has_periods=2 * n_periods > n_names)
 
-    def writing_of(self, candidate: Candidate) -> Writing:
+    def writing_of(self, candidate: Named) -> Writing:
         """How the name of a candidate is written."""
         is_small = candidate.name == candidate.name.lower()
         if self.has_case and is_small:
@@ -213,11 +224,6 @@ def has_words(words: Iterable[str], name: Iterable[str]) -> bool:
     return all(word in NO_MATTER or any(is_like(word, other) for other in name) for word in words)
 
 
-def may_be_form(word: str, name: str) -> bool:
-    """Whether a folded word may be a form of a folded name, however that is written."""
-    return any(_is_form_of(word, name, writing) for writing in (Writing.WORD, Writing.PROPER))
-
-
 def can_be_name(folded: str, known: Container[str]) -> bool:
     """Whether a string can be a name, or a form of one: names have each of its common words, in some spelling."""
     return all(
@@ -227,7 +233,7 @@ def can_be_name(folded: str, known: Container[str]) -> bool:
 
 
 def may_mention(
-    span: Span, written: str, candidate: Candidate, case: NameCase, *, is_exact: bool, common_words: CommonWords
+    span: Span, written: str, candidate: Named, case: NameCase, *, is_exact: bool, common_words: CommonWords
 ) -> bool:
     """Whether a span, `written` with single spaces, can mention a candidate; `is_exact`: it is its name, folded."""
     if span.shape is Shape.GIVEN or common_words == "all":
@@ -266,7 +272,7 @@ def may_mention(
     return not is_in_capitals or _has_capitals(name) or not case.has_case
 
 
-def _is_without_legal_form(written: str, candidate: Candidate) -> bool:
+def _is_without_legal_form(written: str, candidate: Named) -> bool:
     """Whether a string is the name of an organisation without its legal form: `TWILIO`, `Twilio Inc.`."""
     if " " not in candidate.name:
         return False
@@ -305,7 +311,7 @@ def _is_form_of(written: str, name: str, writing: Writing, *, is_loose: bool = F
     if writing is not Writing.PROPER:
         if not is_word:
             return not is_loose or has_words(written.split(), name.split())
-        return n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2]
+        return written[: n // 2] == name[: n // 2] and is_like(written, name)
     if name.startswith(written):
         return name[n:] in ("", "s") or name[n] == " "
     if written.startswith(name):

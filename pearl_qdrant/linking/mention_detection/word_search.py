@@ -1,79 +1,98 @@
 """Which strings of a text names may have, by their words: what a text is searched for before anything is encoded.
 
 Most runs of words of a text are in no name. So each distinct word is looked up once, in any language: names that are
-spelled like it, and names that have it, or a word like it. A string is possible if it is one word and such a name is a
-form of it, or if one name has all its words. Names with a frequent word are not listed: a string of frequent words alone
-is looked up as a whole. A word costs a tenth of what a string costs that is linked.
+spelled like it, and names that have it, or a word like it. A string is possible if it may mention one of these
+(`name_policy.may_mention`): one word a name of one word, several words a name that has all of them, or, if they are
+capitalised, one of them. Names with a frequent word are not listed: a string of frequent words alone is looked up as a
+whole. A word costs a tenth of what a string costs that is linked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, latin, top_weighted_features, word_indices
 from pearl_qdrant.lexical.words import other_spellings, without_legal_forms
-from pearl_qdrant.linking.candidates import QUERY_FEATURES, SearchTarget
-from pearl_qdrant.linking.mention_detection.name_policy import NO_MATTER, has_words, is_like, may_be_form
+from pearl_qdrant.linking.candidates import QUERY_FEATURES, SearchTarget, word_frequencies
+from pearl_qdrant.linking.mention_detection.name_policy import NO_MATTER, has_words, is_like
 from pearl_qdrant.pieces import pausing
-from pearl_qdrant.store.protocol import ScoredName
+from pearl_qdrant.store.schema import NamePoint
 
-_NEAR = 20  # names that are spelled most like a word
+_NEAR = 12  # names that are spelled most like a word
 _LISTED = 64  # names with a word; one that so many have is frequent, and of a string's words the rarest counts
 _TOGETHER = 20  # names looked at for a string of frequent words
 
 
+class Wanted(NamedTuple):
+    """A string: whether it may mention a name, by its point and whether that is exactly the string, folded; and whether
+    a name must have all its words.
+    """
+
+    may_mention: Callable[[NamePoint, bool], bool]
+    needs_all: bool
+
+
+class _Name(NamedTuple):
+    """A name that was found, and its folded words."""
+
+    point: NamePoint
+    words: list[str]
+
+
 class WordSearch:
-    """Looks up strings in some collections by their words; `types` as in `Collection.search_hybrid`."""
+    """Looks up strings in some collections by their words; `types` as in `Collection.search_hybrid`. Whether the words
+    of all names are counted: the tables of large bases have seen a sample.
+    """
 
-    def __init__(self, targets: Sequence[SearchTarget], *, dim: int, types: Sequence[str] = ()) -> None:
-        self._targets, self._dim, self._types = targets, dim, types
-        self._folded: dict[str, list[str]] = {}
+    def __init__(
+        self, targets: Sequence[SearchTarget], *, dim: int, types: Sequence[str] = (), is_counted: bool
+    ) -> None:
+        self._targets, self._dim, self._types, self._is_counted = targets, dim, types, is_counted
 
-    def possible(self, written: Iterable[str]) -> set[str]:
-        """Those of some strings that are one word and like a name, or whose words one name has."""
-        words_of = {text: fold_name(text).split() for text in written}
+    def possible(self, strings: Mapping[str, Wanted]) -> set[str]:
+        """Those of some strings that may mention a name, by their words."""
+        words_of = {text: fold_name(text).split() for text in strings}
         single = {words[0] for words in words_of.values() if len(words) == 1}
         several = {word for words in words_of.values() if len(words) > 1 for word in words} - NO_MATTER
         words = sorted(single | several)
         near = dict(zip(words, self._search([[latin(word)] for word in words], _NEAR, by_ngrams=True), strict=True))
-        forms = {word: self._forms(word, near[word]) for word in several}
+        spellings = {word: other_spellings(word) for word in several}
+        known = self._known({one for some in spellings.values() for one in some})
+        forms = {word: (some & known) | _like(word, near[word]) for word, some in spellings.items()}
         listed = dict(zip(forms, self._search(list(forms.values()), _LISTED), strict=True))
         possible, frequent = set[str](), list[str]()
         for text, of_text in pausing(words_of.items()):
-            if len(of_text) == 1:
-                if any(may_be_form(of_text[0], " ".join(without_legal_forms(name))) for name in near[of_text[0]]):
-                    possible.add(text)
-                continue
             content = [word for word in of_text if word not in NO_MATTER]
-            rarest = min((listed[word] for word in content), key=len, default=[])
-            if len(rarest) >= _LISTED:
+            rarest = min((listed[word] for word in content if word in listed), key=len, default=[])
+            if len(of_text) == 1:
+                names = [name for name in near[of_text[0]] if len(without_legal_forms(name.words)) == 1]
+            elif strings[text].needs_all and len(rarest) >= _LISTED:
                 frequent.append(text)
-            elif any(self._has(name, content, forms) for name in rarest):
+                continue
+            elif strings[text].needs_all:
+                names = [name for name in rarest if _has(name, content, forms)]
+            else:
+                names = list(chain.from_iterable(listed[word] for word in content))
+            if _any_mentioned(strings[text], of_text, names):
                 possible.add(text)
         contents = [[word for word in words_of[text] if word not in NO_MATTER] for text in frequent]
-        asked = [[*chain.from_iterable(forms[word] for word in content)] for content in contents]
-        for text, content, names in zip(frequent, contents, self._search(asked, _TOGETHER), strict=True):
-            if any(self._has(name, content, forms) for name in names):
+        together = [[*chain.from_iterable(forms[word] for word in content)] for content in contents]
+        for text, content, names in zip(frequent, contents, self._search(together, _TOGETHER), strict=True):
+            names = [name for name in names if _has(name, content, forms)]
+            if _any_mentioned(strings[text], words_of[text], names):
                 possible.add(text)
         return possible
 
-    def _forms(self, word: str, near: Sequence[Sequence[str]]) -> set[str]:
-        """A word as names may have it: in its spellings, and what is like it in names that are spelled like it."""
-        return {*other_spellings(word), *(one for name in near for one in name if is_like(word, one))}
-
-    def _has(self, name: Sequence[str], words: Sequence[str], forms: dict[str, set[str]]) -> bool:
-        """Whether a name has all of some words."""
-        missing = [word for word in words if forms[word].isdisjoint(name)]
-        return not missing or (len(missing) < len(words) and has_words(missing, name))
-
     def _search(
         self, wanted: Sequence[Iterable[str]], limit: int, *, by_ngrams: bool = False
-    ) -> list[list[list[str]]]:
-        """The folded words of names for each of n lists of words: at most `limit` that have one, or an n-gram, of it."""
-        found: list[list[list[str]]] = [[] for _ in wanted]
+    ) -> list[list[_Name]]:
+        """Names for each of n lists of words: at most `limit` that have one, or an n-gram, of it."""
+        found: list[list[_Name]] = [[] for _ in wanted]
         for target in self._targets if wanted else ():
             if by_ngrams:
                 weighted = target.idf.weighted(folded_rows([" ".join(words) for words in wanted]))
@@ -85,14 +104,34 @@ class WordSearch:
                 no_vectors, rows, limit=1, lexical_limit=limit, types=self._types
             )
             for names, more in zip(found, results, strict=True):
-                names += map(self._words, more)
+                names += [_Name(one.point, _folded_words(one.point.name)) for one in more]
         return found
 
-    def _words(self, found: ScoredName) -> list[str]:
-        name = found.point.name
-        if name not in self._folded:
-            self._folded[name] = fold_name(name).split()
-        return self._folded[name]
+    def _known(self, words: set[str]) -> set[str]:
+        """Those of some folded words that a name may have."""
+        if not self._is_counted:
+            return words
+        return {word for word, frequency in word_frequencies(self._targets, words).items() if frequency > 0}
+
+
+def _like(word: str, near: Iterable[_Name]) -> set[str]:
+    """The words of some names that are like a word."""
+    return {one for name in near for one in name.words if is_like(word, one)}
+
+
+def _has(name: _Name, words: Sequence[str], forms: Mapping[str, set[str]]) -> bool:
+    """Whether a name has all of some words, each in one of its forms, or a word like it."""
+    missing = [word for word in words if forms[word].isdisjoint(name.words)]
+    return not missing or (len(missing) < len(words) and has_words(missing, name.words))
+
+
+@lru_cache(maxsize=16_384)
+def _folded_words(name: str) -> list[str]:
+    return fold_name(name).split()
+
+
+def _any_mentioned(wanted: Wanted, words: Sequence[str], names: Iterable[_Name]) -> bool:
+    return any(wanted.may_mention(name.point, name.words == words) for name in names)
 
 
 def _word_rows(wanted: Sequence[Iterable[str]]) -> SparseRows:
