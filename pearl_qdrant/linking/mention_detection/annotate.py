@@ -150,6 +150,8 @@ def _annotate_group(
     if not options.include_nil and options.common_words != "all":
         _drop_impossible(linker, is_open, case, options)
     _add_name_windows(linker, is_open, options.types, case)
+    if options.common_words != "skip":
+        _add_whole_texts(linker, is_open, options.types)
     queries: dict[tuple[str, ...], dict[str, None]] = {}
     for passage in passages:
         for lookup in passage.lookups:
@@ -179,9 +181,7 @@ def _annotate_group(
         yield finished(passage.block, found, options)
 
 
-def _drop_impossible(
-    linker: NameSource, is_open: Sequence[_Passage], case: NameCase, options: AnnotateOptions
-) -> None:
+def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], case: NameCase, options: AnnotateOptions) -> None:
     """Drop what cannot be a name of the base: most of a text, which is not linked then."""
     written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
     possible = linker.possible_names(written, types=options.types)
@@ -192,7 +192,13 @@ def _drop_impossible(
                 spans.setdefault(one.query, []).append(one.span)
     wanted = {
         query: Wanted(
-            partial(_may_mention, {replace(one, start=0, end=0, run=None): one for one in some}.values(), query, case, options.common_words),
+            partial(
+                _may_mention,
+                {replace(one, start=0, end=0, run=None): one for one in some}.values(),
+                query,
+                case,
+                options.common_words,
+            ),
             needs_all=all(span.shape in LOOSE for span in some),
         )
         for query, some in spans.items()
@@ -226,6 +232,22 @@ def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Se
             if span.start not in within and span.end not in within:
                 query = as_name(passage.block.text[span.start : span.end])
                 passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
+
+
+def _add_whole_texts(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
+    """Let a text that is a name of the base as written, and nothing else, mention it: a cell of a table."""
+    of_name: dict[str, list[_Passage]] = {}
+    for passage in is_open:
+        block = passage.block
+        if block.is_last and block.start == 0 and len(block.text) <= MAX_CHARACTERS:
+            of_name.setdefault(as_name(block.text), []).append(passage)
+    for name in linker.known_names(list(of_name), types=types):
+        for passage in of_name.get(name, ()):
+            text = passage.block.text
+            start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+            others = [one for one in passage.lookups if (one.span.start, one.span.end) != (start, end)]
+            whole = _Lookup(Span(start, end, Shape.GIVEN, len(name.split())), name, is_abbreviated=False)
+            passage.lookups[:] = [*others, whole]
 
 
 def _span_candidates(

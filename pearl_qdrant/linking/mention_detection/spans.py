@@ -41,6 +41,7 @@ STOP_WORDS = CONNECTORS | _LISTS["function"] | _LISTS["verbs"]
 COMMON_WORDS = STOP_WORDS | _LISTS["adjectives"] | _LISTS["nouns"]
 """A mention does not consist of one of these alone, unless it is capitalised as a name."""
 
+_FOREIGN = _LISTS["articles"]  # of other languages, which a sentence may start with, as in "Il Papa"
 ROLES = _LISTS["roles"]  # titles and roles, which stand beside a name and are no part of it
 DATES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august"
@@ -326,7 +327,7 @@ class SpanFinder:
         if i + 1 == len(self.words) or self.words[i].gap not in (Gap.SPACE, Gap.JOINED):
             return False
         word = self.lowered[i]
-        is_usual = word in STOP_WORDS or (is_common(word) and not begins_names(word))
+        is_usual = word in STOP_WORDS or word in _FOREIGN or (is_common(word) and not begins_names(word))
         is_small = self.lowered[i + 1] in _WITHIN_NAMES or (self.lowered[i + 1] == "the" and word == "of")
         if is_small and self.words[i + 1].gap is Gap.SPACE and i + 2 < len(self.words):
             is_usual = word in STOP_WORDS or (is_common(word) and not is_mostly_name(word))
@@ -542,11 +543,14 @@ class SpanFinder:
         cuts = [word.start + k for k, one in enumerate(word.shape) if one != "m"]
         n = len(cuts)
         cuts.append(word.end)
+        if kind == "k":  # usually one foreign name, however long, so it is not cut
+            if MIN_UNSPACED <= n and word.end - word.start <= MAX_CHARACTERS:
+                yield Span(word.start, word.end, Shape.UNCASED, n / 2)
+            return
         for a in range(n):
             for b in range(a + MIN_UNSPACED, min(a + MAX_UNSPACED, n) + 1):
                 is_whole = b - a == n
                 start, end = cuts[a], cuts[b]
                 has_particle = self.text[start] in HAN_PARTICLES or self.text[end - 1] in HAN_PARTICLES
-                # A katakana run is usually one foreign name, so it is not cut.
-                if is_whole or (kind != "k" and not has_particle):
+                if is_whole or not has_particle:
                     yield Span(start, end, Shape.UNCASED if is_whole else Shape.PIECE, (b - a) / 2)

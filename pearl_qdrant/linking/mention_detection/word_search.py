@@ -88,9 +88,7 @@ class WordSearch:
                 possible.add(text)
         return possible
 
-    def _search(
-        self, wanted: Sequence[Iterable[str]], limit: int, *, by_ngrams: bool = False
-    ) -> list[list[_Name]]:
+    def _search(self, wanted: Sequence[Iterable[str]], limit: int, *, by_ngrams: bool = False) -> list[list[_Name]]:
         """Names for each of n lists of words: at most `limit` that have one, or an n-gram, of it."""
         found: list[list[_Name]] = [[] for _ in wanted]
         for target in self._targets if wanted else ():
@@ -100,9 +98,7 @@ class WordSearch:
             else:
                 rows = _word_rows(wanted)
             no_vectors = np.zeros((len(wanted), self._dim), np.float32)
-            results = target.collection.search_hybrid(
-                no_vectors, rows, limit=1, lexical_limit=limit, types=self._types
-            )
+            results = target.collection.search_hybrid(no_vectors, rows, limit=1, lexical_limit=limit, types=self._types)
             for names, more in zip(found, results, strict=True):
                 names += [_Name(one.point, _folded_words(one.point.name)) for one in more]
         return found
