@@ -281,7 +281,7 @@ class LinkerState:
         return possible.difference(plain) | self.known_spellings(plain, types=types, n_keys=3)
 
     def names_by_words(self, strings: Mapping[str, Wanted], *, types: Sequence[str] = ()) -> set[str]:
-        """Those of some strings that may be names by their words (`WordSearch`), or are names but for their spelling."""
+        """Those of some strings that are names but for their spelling, or may be by their words (`WordSearch`)."""
         known = {text for text in strings if self.learned.has(text)}
         known |= self.known_spellings([text for text in strings if text not in known], types=types, n_keys=3)
         targets, dim = self.statistics.targets(), self.encoder.info.dim

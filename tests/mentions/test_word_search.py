@@ -50,21 +50,13 @@ class Counted:
         return self.state.links(strings, options)
 
 
-@pytest.mark.parametrize(
-    "text, wanted",
-    [
-        (
-            "Ich habe gestern lange gewartet und dann doch noch mit Hermann Bahr gesprochen, der sehr müde war und mir "
-            "sagte, daß er bald wieder verreisen werde, ohne das Burgtheater gesehen zu haben.",
-            ["Hermann Bahr", "Burgtheater"],
-        ),
-        (
-            "Nous avons attendu très longtemps hier soir, et je ne sais pas encore si le malade souffre vraiment d'un "
-            "asthma ou bien d'autre chose que personne ne veut dire.",
-            ["asthma"],
-        ),
-    ],
-)
+GERMAN = """Ich habe gestern lange gewartet und dann doch noch mit Hermann Bahr gesprochen, der sehr müde war und mir
+sagte, daß er bald wieder verreisen werde, ohne das Burgtheater gesehen zu haben."""
+FRENCH = """Nous avons attendu très longtemps hier soir, et je ne sais pas encore si le malade souffre vraiment d'un
+asthma ou bien d'autre chose que personne ne veut dire."""
+
+
+@pytest.mark.parametrize("text, wanted", [(GERMAN, ["Hermann Bahr", "Burgtheater"]), (FRENCH, ["asthma"])])
 def test_few_strings_of_a_text_are_linked(linker: EntityLinker, text: str, wanted: list[str]) -> None:
     """A language without a list of common words costs no search for each run of its words."""
     counted, options = Counted(linker), AnnotateOptions()

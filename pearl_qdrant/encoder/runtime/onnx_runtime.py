@@ -95,7 +95,7 @@ class OnnxGraph:
         return results
 
     def look_up(self, ids: IntArray) -> FloatArray:
-        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`. onnxruntime computes
+        """The word embeddings of tokens, (b, t) to (b, t, dim), of a graph with the output `words`. onnxruntime runs
         the whole graph for it, so each token is run once, by itself, and `KEPT_WORDS` of them are kept.
         """
         distinct, places = np.unique(ids, return_inverse=True)

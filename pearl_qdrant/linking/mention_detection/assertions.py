@@ -4,8 +4,8 @@ Trigger words decide, in the manner of NegEx (Chapman et al. 2001) and ConText (
 for mentions after it (`denies`), before it (`was ruled out`) or both, in its sentence, up to a word that ends its scope
 (`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list. Some
 hold only for a mention that they touch (`neg`). Words that affirm end what was negated (`no fever, has cough`); where
-they stand after a mention, from the last comma (`no fever, cough present`). Longer triggers win over those inside them: `no increase` is none.
-Where several hold, the first of `PRECEDENCE` does.
+they stand after a mention, from the last comma (`no fever, cough present`). Longer triggers win over those inside them:
+`no increase` is none. Where several hold, the first of `PRECEDENCE` does.
 
 The table of triggers (`assertion_triggers.tsv`) is English. `read_triggers` reads one for another language.
 """

@@ -290,8 +290,9 @@ def _has_capitals(word: str) -> bool:
 
 def _is_form_of(written: str, name: str, writing: Writing, *, is_loose: bool = False) -> bool:
     """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it; of
-    several words that are not all capitalised (`is_loose`), all. A name with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
-    `American` for America, is another word, and one with more words, or with a letter or number more, is another name.
+    several words that are not all capitalised (`is_loose`), all. A name with several capitals is an acronym, and a word
+    like it is another one. What a proper name with an ending is, `American` for America, is another word, and one with
+    more words, or with a letter or number more, is another name.
     """
     is_word = " " not in written
     if is_word and (" " in name or sum(c.isupper() for c in name) > 1):
@@ -309,9 +310,15 @@ def _is_form_of(written: str, name: str, writing: Writing, *, is_loose: bool = F
     if any(map(_is_mark, written.split())) and not any(map(_is_mark, name.split())):
         return False
     if writing is not Writing.PROPER:
-        if not is_word:
-            return not is_loose or has_words(written.split(), name.split())
-        return written[: n // 2] == name[: n // 2] and is_like(written, name)
+        is_begun_alike = written[: n // 2] == name[: n // 2]
+        has_all = not is_word and (not is_loose or has_words(written.split(), name.split()))
+        return has_all or (is_word and is_begun_alike and is_like(written, name))
+    return _is_form_of_proper_name(written, name)
+
+
+def _is_form_of_proper_name(written: str, name: str) -> bool:
+    """The last part of `_is_form_of` for a proper name; both are folded."""
+    is_word, n = " " not in written, min(len(written), len(name))
     if name.startswith(written):
         return name[n:] in ("", "s") or name[n] == " "
     if written.startswith(name):

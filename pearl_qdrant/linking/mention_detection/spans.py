@@ -544,7 +544,7 @@ class SpanFinder:
         n = len(cuts)
         cuts.append(word.end)
         if kind == "k":  # usually one foreign name, however long, so it is not cut
-            if MIN_UNSPACED <= n and word.end - word.start <= MAX_CHARACTERS:
+            if n >= MIN_UNSPACED and word.end - word.start <= MAX_CHARACTERS:
                 yield Span(word.start, word.end, Shape.UNCASED, n / 2)
             return
         for a in range(n):
