@@ -316,7 +316,7 @@ class SpanFinder:
             return False
         if not self.initial[i] or "U" in shape[1:] or self._starts_name(i):
             return True
-        return len(shape) == 1 and self._end(i, i) > self.words[i].end  # C++
+        return len(shape) == 1 and self._has_sign(i)
 
     def _starts_name(self, i: int) -> bool:
         """Whether the first word of a sentence starts a name: one follows, and it is no word that may stand there.
@@ -459,13 +459,28 @@ class SpanFinder:
             if first.is_number:
                 return self._has_currency(i) or self.classes[first.end : first.end + 1] == "%"
             if len(first.shape) == 1:
-                return self.capital[i] and self._end(i, i) > first.end  # C++
+                return (self.capital[i] and self._has_sign(i)) or (first.shape == "U" and self._is_beside_sign(i))
             return self.capital[i] or self.lowered[i] not in COMMON_WORDS
         if all(word.is_number for word in self.words[i : j + 1]):
             return all(word.joiner in {"/", "-", ":"} for word in self.words[i:j])
         if first.is_number and first.gap is Gap.SPACE and not self._has_currency(i):
             return self.words[i + 1].has_capital or self.words[i + 1].shape[0] == "o"
         return any(self.capital[k] or self.lowered[k] not in COMMON_WORDS for k in range(i, j + 1))
+
+    def _has_sign(self, i: int) -> bool:
+        """Whether a sign that may end a name follows a word: C++, C#."""
+        return self._end(i, i) > self.words[i].end
+
+    def _is_beside_sign(self, i: int) -> bool:
+        """Whether a word is beside one with a sign in a list: `C++, C#, C`, `C and C++`."""
+        for step in (-1, 1):
+            k = i + step
+            is_joined = 0 <= k < len(self.words) and self.lowered[k] in ("and", "or")
+            k += step if is_joined else 0
+            is_item = is_joined or (0 <= k < len(self.words) and self.words[min(i, k)].gap in (Gap.COMMA, Gap.BREAK))
+            if is_item and 0 <= k < len(self.words) and self._has_sign(k):
+                return True
+        return False
 
     def may_cut(self, i: int) -> bool:
         """Whether a span may end at word i, and another one start at the next word: not after `non-`."""

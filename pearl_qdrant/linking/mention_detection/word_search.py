@@ -115,7 +115,7 @@ def _like(word: str, near: Iterable[_Name]) -> set[str]:
     return {one for name in near for one in name.words if is_like(word, one)}
 
 
-def _has(name: _Name, words: Sequence[str], forms: Mapping[str, set[str]]) -> bool:
+def _has(name: _Name, words: Sequence[str], forms: Mapping[str, frozenset[str]]) -> bool:
     """Whether a name has all of some words, each in one of its forms, or a word like it."""
     missing = [word for word in words if forms[word].isdisjoint(name.words)]
     return not missing or (len(missing) < len(words) and has_words(missing, name.words))
