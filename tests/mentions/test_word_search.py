@@ -25,6 +25,8 @@ NAMES = [
     "heart valve disease",
     "Αθήνα",
     "プレイステーション",
+    "千と千尋の神隠し",
+    "กรุงเทพมหานคร",
 ]
 
 
@@ -76,6 +78,8 @@ def test_few_strings_of_a_text_are_linked(linker: EntityLinker, text: str, wante
         ("He has diabetis type 2 and heart valve diseases.", ["diabetis type 2", "heart valve diseases"]),
         ("Η Αθήνα είναι μεγάλη.", ["Αθήνα"]),
         ("They sold プレイステーション there.", ["プレイステーション"]),
+        ("千と千尋の神隠し、2001年", ["千と千尋の神隠し"]),
+        ("They saw 千と千尋の神隠し in กรุงเทพมหานคร.", ["千と千尋の神隠し", "กรุงเทพมหานคร"]),
     ],
 )
 def test_a_run_of_words_is_a_mention_if_one_name_has_them_all(

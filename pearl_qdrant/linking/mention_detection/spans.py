@@ -558,9 +558,10 @@ class SpanFinder:
         cuts = [word.start + k for k, one in enumerate(word.shape) if one != "m"]
         n = len(cuts)
         cuts.append(word.end)
-        if kind == "k":  # usually one foreign name, however long, so it is not cut
-            if n >= MIN_UNSPACED and word.end - word.start <= MAX_CHARACTERS:
-                yield Span(word.start, word.end, Shape.UNCASED, n / 2)
+        is_uncut = kind == "k" and n >= MIN_UNSPACED  # usually one foreign name, however long
+        if (n > MAX_UNSPACED or is_uncut) and word.end - word.start <= MAX_CHARACTERS:
+            yield Span(word.start, word.end, Shape.UNCASED, n / 2)
+        if kind == "k":
             return
         for a in range(n):
             for b in range(a + MIN_UNSPACED, min(a + MAX_UNSPACED, n) + 1):
