@@ -29,7 +29,8 @@ from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, can_be_name, is_as_it_stands
-from pearl_qdrant.linking.mention_detection.word_search import Wanted, WordSearch
+from pearl_qdrant.linking.mention_detection.spans import Span
+from pearl_qdrant.linking.mention_detection.word_search import MayMention, WordSearch
 from pearl_qdrant.linking.mention_stream import CACHE_BYTES, MentionCache, MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.forest import shipped_forest
@@ -280,13 +281,15 @@ class LinkerState:
         plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
         return possible.difference(plain) | self.known_spellings(plain, types=types, n_keys=3)
 
-    def names_by_words(self, strings: Mapping[str, Wanted], *, types: Sequence[str] = ()) -> set[str]:
+    def names_by_words(
+        self, spans: Mapping[str, Sequence[Span]], may: MayMention, *, types: Sequence[str] = ()
+    ) -> set[str]:
         """Those of some strings that are names but for their spelling, or may be by their words (`WordSearch`)."""
-        known = {text for text in strings if self.learned.has(text)}
-        known |= self.known_spellings([text for text in strings if text not in known], types=types, n_keys=3)
+        known = {text for text in spans if self.learned.has(text)}
+        known |= self.known_spellings([text for text in spans if text not in known], types=types, n_keys=3)
         targets, dim = self.statistics.targets(), self.encoder.info.dim
         search = WordSearch(targets.all, dim=dim, types=types, is_counted=targets.has_all_words)
-        return known | search.possible({text: one for text, one in strings.items() if text not in known})
+        return known | search.possible({text: some for text, some in spans.items() if text not in known}, may)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
         """The annotations of blocks of texts (`mention_detection.blocks`), in order."""

@@ -42,8 +42,8 @@ class Names:
     def possible_names(self, written: set[str], *, types: Sequence[str] = ()) -> set[str]:
         return written
 
-    def names_by_words(self, strings: Mapping[str, object], *, types: Sequence[str] = ()) -> set[str]:
-        return set(strings)
+    def names_by_words(self, spans: Mapping[str, object], may: object, *, types: Sequence[str] = ()) -> set[str]:
+        return set(spans)
 
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """No name is found that shapes do not suggest."""

@@ -34,7 +34,6 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
 from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import (
-    LOOSE,
     NameCase,
     Writing,
     is_date,
@@ -43,7 +42,7 @@ from pearl_qdrant.linking.mention_detection.name_policy import (
 )
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
-from pearl_qdrant.linking.mention_detection.word_search import Wanted
+from pearl_qdrant.linking.mention_detection.word_search import MayMention
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
@@ -65,7 +64,9 @@ class NameSource(Protocol):
     def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]: ...
     def name_case(self) -> NameCase: ...
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]: ...
-    def names_by_words(self, strings: Mapping[str, Wanted], *, types: Sequence[str] = ()) -> set[str]: ...
+    def names_by_words(
+        self, spans: Mapping[str, Sequence[Span]], may: MayMention, *, types: Sequence[str] = ()
+    ) -> set[str]: ...
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
     def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
 
@@ -190,20 +191,8 @@ def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], case: Name
         for one in passage.lookups:
             if one.span.shape is not Shape.DEFINED and one.query in possible:
                 spans.setdefault(one.query, []).append(one.span)
-    wanted = {
-        query: Wanted(
-            partial(
-                _may_mention,
-                {replace(one, start=0, end=0, run=None): one for one in some}.values(),
-                query,
-                case,
-                options.common_words,
-            ),
-            needs_all=all(span.shape in LOOSE for span in some),
-        )
-        for query, some in spans.items()
-    }
-    possible = linker.names_by_words(wanted, types=options.types)
+    may = partial(_may_mention, case=case, common_words=options.common_words)
+    possible = linker.names_by_words(spans, may, types=options.types)
     for passage in is_open:
         passage.lookups[:] = [
             one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible
@@ -211,10 +200,13 @@ def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], case: Name
 
 
 def _may_mention(
-    spans: Iterable[Span], query: str, case: NameCase, common_words: CommonWords, point: NamePoint, is_exact: bool
+    query: str, spans: Sequence[Span], point: NamePoint, is_exact: bool, *, case: NameCase, common_words: CommonWords
 ) -> bool:
     """Whether one of the spans of a string may mention a name."""
-    return any(may_mention(one, query, point, case, is_exact=is_exact, common_words=common_words) for one in spans)
+    kinds = {(one.shape, one.case_matters): one for one in spans}
+    return any(
+        may_mention(one, query, point, case, is_exact=is_exact, common_words=common_words) for one in kinds.values()
+    )
 
 
 def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str], case: NameCase) -> None:

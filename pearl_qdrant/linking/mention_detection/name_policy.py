@@ -295,11 +295,10 @@ def _is_form_of(written: str, name: str, writing: Writing, *, is_loose: bool = F
     more words, or with a letter or number more, is another name.
     """
     is_word = " " not in written
-    if is_word and (" " in name or sum(c.isupper() for c in name) > 1):
+    is_acronym = sum(c.isupper() for c in name) > 1 if is_word else len(name) <= _INITIALS and " " not in name
+    if is_acronym or (is_word and " " in name):
         return False
-    if not is_word and " " not in name and len(name) <= _INITIALS:
-        return False
-    if writing is not Writing.PROPER and _lacks_noun(written, name.lower()):
+    if not is_word and writing is not Writing.PROPER and _lacks_noun(written, name.lower()):
         return False
     written, name = fold_name(written), fold_name(name)
     if not _BETWEEN.isdisjoint(written.split()) and _BETWEEN.isdisjoint(name.split()):
@@ -310,15 +309,8 @@ def _is_form_of(written: str, name: str, writing: Writing, *, is_loose: bool = F
     if any(map(_is_mark, written.split())) and not any(map(_is_mark, name.split())):
         return False
     if writing is not Writing.PROPER:
-        is_begun_alike = written[: n // 2] == name[: n // 2]
-        has_all = not is_word and (not is_loose or has_words(written.split(), name.split()))
-        return has_all or (is_word and is_begun_alike and is_like(written, name))
-    return _is_form_of_proper_name(written, name)
-
-
-def _is_form_of_proper_name(written: str, name: str) -> bool:
-    """The last part of `_is_form_of` for a proper name; both are folded."""
-    is_word, n = " " not in written, min(len(written), len(name))
+        is_slip = is_word and n > 3 and written[: n // 2] == name[: n // 2] and is_like(written, name)
+        return is_slip or (not is_word and (not is_loose or has_words(written.split(), name.split())))
     if name.startswith(written):
         return name[n:] in ("", "s") or name[n] == " "
     if written.startswith(name):

@@ -103,12 +103,7 @@ def _is_bare(finder: SpanFinder, window: _Window) -> bool:
     removes signs, so that all of a window's places would be the same name.
     """
     first, last = finder.words[window.first], finder.words[window.last]
-    if (
-        finder.cased[window.first]
-        or first.is_unspaced
-        or window.start != first.start
-        or "e" in (first.shape[0], last.shape[0])
-    ):
+    if finder.cased[window.first] or window.start != first.start or first.shape[0] in "eckht" or last.shape[0] == "e":
         return False
     written = finder.text[window.start : window.end]
     is_closed = all(written.count(opening) == written.count(closing) for closing, opening in _CLOSING.items())
@@ -132,8 +127,9 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
     for i, first in enumerate(words):
         if first.is_unspaced:
             yield from _unspaced_windows(number, finder, i)
+            continue
         is_plain = not is_small[i] or first.has_capital or finder.lowered[i] in ARTICLES
-        if not (is_plain or not finder.cased[i]) or first.is_unspaced or not finder.may_cut(i - 1):
+        if not (is_plain or not finder.cased[i]) or not finder.may_cut(i - 1):
             continue
         n_words, all_common, all_frequent = 1, True, not is_plain
         for j in range(i, min(i + MAX_TOKENS, len(words))):

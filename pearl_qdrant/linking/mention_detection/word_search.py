@@ -19,7 +19,8 @@ import numpy as np
 from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, latin, top_weighted_features, word_indices
 from pearl_qdrant.lexical.words import other_spellings, without_legal_forms
 from pearl_qdrant.linking.candidates import QUERY_FEATURES, SearchTarget, word_frequencies
-from pearl_qdrant.linking.mention_detection.name_policy import NO_MATTER, has_words, is_like
+from pearl_qdrant.linking.mention_detection.name_policy import LOOSE, NO_MATTER, has_words, is_like
+from pearl_qdrant.linking.mention_detection.spans import Span
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.store.schema import NamePoint
 
@@ -28,13 +29,8 @@ _LISTED = 64  # names with a word; one that so many have is frequent, and of a s
 _TOGETHER = 20  # names looked at for a string of frequent words
 
 
-class Wanted(NamedTuple):
-    """A string: whether it may mention a name, by its point and whether that is exactly the string, folded; and whether
-    a name must have all its words.
-    """
-
-    may_mention: Callable[[NamePoint, bool], bool]
-    needs_all: bool
+MayMention = Callable[[str, Sequence[Span], NamePoint, bool], bool]
+"""Whether one of the spans of a string may mention a name, by its point and whether it is that name, folded."""
 
 
 class _Name(NamedTuple):
@@ -54,9 +50,9 @@ class WordSearch:
     ) -> None:
         self._targets, self._dim, self._types, self._is_counted = targets, dim, types, is_counted
 
-    def possible(self, strings: Mapping[str, Wanted]) -> set[str]:
-        """Those of some strings that may mention a name, by their words."""
-        words_of = {text: fold_name(text).split() for text in strings}
+    def possible(self, spans: Mapping[str, Sequence[Span]], may: MayMention) -> set[str]:
+        """Those of some strings, each with its spans, that may mention a name, by their words."""
+        words_of = {text: fold_name(text).split() for text in spans}
         single = {words[0] for words in words_of.values() if len(words) == 1}
         several = {word for words in words_of.values() if len(words) > 1 for word in words} - NO_MATTER
         words = sorted(single | several)
@@ -71,20 +67,20 @@ class WordSearch:
             rarest = min((listed[word] for word in content if word in listed), key=len, default=[])
             if len(of_text) == 1:
                 names = [name for name in near[of_text[0]] if len(without_legal_forms(name.words)) == 1]
-            elif strings[text].needs_all and len(rarest) >= _LISTED:
+            elif not all(span.shape in LOOSE for span in spans[text]):
+                names = list(chain.from_iterable(listed[word] for word in content))
+            elif len(rarest) >= _LISTED:
                 frequent.append(text)
                 continue
-            elif strings[text].needs_all:
-                names = [name for name in rarest if _has(name, content, forms)]
             else:
-                names = list(chain.from_iterable(listed[word] for word in content))
-            if _any_mentioned(strings[text], of_text, names):
+                names = [name for name in rarest if _has(name, content, forms)]
+            if any(may(text, spans[text], name.point, name.words == of_text) for name in names):
                 possible.add(text)
         contents = [[word for word in words_of[text] if word not in NO_MATTER] for text in frequent]
         together = [[*chain.from_iterable(forms[word] for word in content)] for content in contents]
         for text, content, names in zip(frequent, contents, self._search(together, _TOGETHER), strict=True):
             names = [name for name in names if _has(name, content, forms)]
-            if _any_mentioned(strings[text], words_of[text], names):
+            if any(may(text, spans[text], name.point, name.words == words_of[text]) for name in names):
                 possible.add(text)
         return possible
 
@@ -124,10 +120,6 @@ def _has(name: _Name, words: Sequence[str], forms: Mapping[str, frozenset[str]])
 @lru_cache(maxsize=16_384)
 def _folded_words(name: str) -> list[str]:
     return fold_name(name).split()
-
-
-def _any_mentioned(wanted: Wanted, words: Sequence[str], names: Iterable[_Name]) -> bool:
-    return any(wanted.may_mention(name.point, name.words == words) for name in names)
 
 
 def _word_rows(wanted: Sequence[Iterable[str]]) -> SparseRows:
