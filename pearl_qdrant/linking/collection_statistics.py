@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TypeVar, cast
 
 from pearl_qdrant.errors import ManifestError
-from pearl_qdrant.lexical.ngrams import IdfTable
+from pearl_qdrant.lexical.ngrams import SAMPLE_NAMES, IdfTable
 from pearl_qdrant.linking.candidates import SearchTarget
 from pearl_qdrant.linking.columns import sample
 from pearl_qdrant.linking.mention_detection.name_policy import SAMPLE, NameCase
@@ -50,6 +50,11 @@ class SearchTargets:
 
     all: tuple[SearchTarget, ...]  # the collections, each with its IDF table
     log_size: float  # natural logarithm of the number of names in all of them
+
+    @property
+    def has_all_words(self) -> bool:
+        """Whether the IDF tables have counted all names; those of large bases have seen a sample."""
+        return self.log_size <= math.log(SAMPLE_NAMES)
 
 
 class CollectionStatistics:

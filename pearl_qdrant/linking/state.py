@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -21,7 +21,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ReadOnlyError
 from pearl_qdrant.lexical.keys import key_rows, name_keys
-from pearl_qdrant.lexical.ngrams import SAMPLE_NAMES, fold_name
+from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import other_spellings
 from pearl_qdrant.linking.candidates import Exclude, word_frequencies
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
@@ -31,6 +31,8 @@ from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import Block, GivenSpan, finished, read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, can_be_name, is_as_it_stands
+from pearl_qdrant.linking.mention_detection.spans import Span
+from pearl_qdrant.linking.mention_detection.word_search import MayMention, WordSearch
 from pearl_qdrant.linking.mention_stream import CACHE_BYTES, SEARCH_BATCH, MentionCache, MentionStream
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, check_threshold
 from pearl_qdrant.linking.ranking.forest import shipped_forest
@@ -304,12 +306,22 @@ class LinkerState:
         """Those of some strings that may be names; see `can_be_name` and `is_as_it_stands` of `name_policy`."""
         folded = {text: fold_name(text) for text in written}
         targets, possible = self.statistics.targets(), set(folded)
-        if targets.log_size <= math.log(SAMPLE_NAMES):  # else the tables have seen a sample of the names
+        if targets.has_all_words:
             forms = {form for text in folded.values() for word in text.split() for form in other_spellings(word)}
             known = {word for word, frequency in word_frequencies(targets.all, forms).items() if frequency > 0}
             possible = {text for text, words in folded.items() if can_be_name(words, known) or self.learned.has(text)}
         plain = [text for text in possible if is_as_it_stands(text, folded[text]) and not self.learned.has(text)]
         return possible.difference(plain) | self.known_spellings(plain, types=types, n_keys=3)
+
+    def names_by_words(
+        self, spans: Mapping[str, Sequence[Span]], may: MayMention, *, types: Sequence[str] = ()
+    ) -> set[str]:
+        """Those of some strings that are names but for their spelling, or may be by their words (`WordSearch`)."""
+        known = {text for text in spans if self.learned.has(text)}
+        known |= self.known_spellings([text for text in spans if text not in known], types=types, n_keys=3)
+        targets, dim = self.statistics.targets(), self.encoder.info.dim
+        search = WordSearch(targets.all, dim=dim, types=types, is_counted=targets.has_all_words)
+        return known | search.possible({text: some for text, some in spans.items() if text not in known}, may)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:
         """The annotations of blocks of texts (`mention_detection.blocks`), in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,9 @@ class Names:
 
     def possible_names(self, written: set[str], *, types: Sequence[str] = ()) -> set[str]:
         return written
+
+    def names_by_words(self, spans: Mapping[str, object], may: object, *, types: Sequence[str] = ()) -> set[str]:
+        return set(spans)
 
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]:
         """No name is found that shapes do not suggest."""

@@ -98,3 +98,13 @@ def untyped(shipped: Encoder) -> Iterator[EntityLinker]:
 def test_words_are_no_names_in_a_base_without_types(untyped: EntityLinker, text: str, wanted: list[str]) -> None:
     """Its other names show that it has proper names."""
     assert [a.text for a in untyped.annotate(text)] == wanted
+
+
+def test_a_text_that_is_a_name_and_nothing_else_mentions_it(linker: EntityLinker) -> None:
+    """A cell of a table is a name as `link` takes it, also where it is a common word; as the base writes it."""
+    cells = ["Reading", "Time", "Office", "Caps", " turkey\n", "time", "reading", ""]
+
+    found = [[one.text for one in some] for some in linker.annotate_batch(cells)]
+
+    assert found == [["Reading"], ["Time"], ["Office"], ["Caps"], ["turkey"], [], [], []]
+    assert linker.annotate("Time", common_words="skip") == []

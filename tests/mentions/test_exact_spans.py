@@ -84,14 +84,16 @@ def test_the_longest_name_wins_over_its_parts(text: str, whole: str) -> None:
         ("Germany's economy and Leipzig’s trams", ["Germany", "Leipzig"]),
         ("They met at McDonald's in Leipzig.", ["McDonald's", "Leipzig"]),
         ("Required: C++, Python, and Java.", ["C++", "Java"]),
+        ("Languages ||| C++, C#, C ||| Cities ||| Leipzig", ["C++", "C#", "C", "Leipzig"]),
+        ("We use Java, C and C++. Vitamin C and A, B or C too.", ["Java", "C", "C++"]),
         ("non-small cell lung cancer was found, small cell lung cancer was not", ["small cell lung cancer"]),
     ],
 )
 def test_signs_beside_a_name_are_no_part_of_it(text: str, found: list[str]) -> None:
-    """A genitive, straight or curly, is none unless the name has it; a language keeps its signs where a list begins;
-    what follows `non-` is another thing.
+    """A genitive, straight or curly, is none unless the name has it; a language keeps its signs where a list begins,
+    and is one beside another with a sign; what follows `non-` is another thing.
     """
-    base = names_of("Germany", "Leipzig", "McDonald's", "McDonald", "C++", "Java", "small cell lung cancer")
+    base = names_of("Germany", "Leipzig", "McDonald's", "McDonald", "C++", "C#", "C", "Java", "small cell lung cancer")
 
     assert [a.text for a in annotate(base, text)] == found
 

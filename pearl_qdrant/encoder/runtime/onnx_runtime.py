@@ -37,7 +37,7 @@ from pearl_qdrant.settings import usable_cores
 EMBEDDING = "embedding"
 TYPE_LOGITS = "type_logits"
 WORDS = "words"
-MOST_WORDS = 32_768  # Word embeddings that are kept of a graph: 50 MB of 384 dimensions
+MOST_WORDS = 16_384  # Word embeddings that are kept of a graph: 25 MB of 384 dimensions
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 

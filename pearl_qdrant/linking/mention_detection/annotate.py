@@ -33,13 +33,21 @@ from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
 from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
-from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, is_date, is_whole, may_mention
+from pearl_qdrant.linking.mention_detection.name_policy import (
+    NameCase,
+    Writing,
+    is_date,
+    is_whole,
+    may_mention,
+)
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, OnTie
+from pearl_qdrant.linking.mention_detection.word_search import MayMention
+from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
+from pearl_qdrant.store.schema import NamePoint
 
 PASSAGES_AT_ONCE, CHARACTERS_AT_ONCE = 32, 20_000
 """Passages, or long ones' characters, linked together: a few thousand strings, enough to fill the encoder's batches."""
@@ -56,6 +64,9 @@ class NameSource(Protocol):
     def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]: ...
     def name_case(self) -> NameCase: ...
     def possible_names(self, written: Iterable[str], *, types: Sequence[str] = ()) -> set[str]: ...
+    def names_by_words(
+        self, spans: Mapping[str, Sequence[Span]], may: MayMention, *, types: Sequence[str] = ()
+    ) -> set[str]: ...
     def known_names(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
     def known_spellings(self, names: Sequence[str], *, types: Sequence[str] = ()) -> set[str]: ...
 
@@ -138,8 +149,10 @@ def _annotate_group(
     case = linker.name_case()
     is_open = [passage for passage in passages if passage.finder is not None]
     if not options.include_nil and options.common_words != "all":
-        _drop_impossible(linker, is_open, options.types)
+        _drop_impossible(linker, is_open, case, options)
     _add_name_windows(linker, is_open, options.types, case)
+    if options.common_words != "skip":
+        _add_whole_texts(linker, is_open, options.types)
     queries: dict[tuple[str, ...], dict[str, None]] = {}
     for passage in passages:
         for lookup in passage.lookups:
@@ -169,14 +182,31 @@ def _annotate_group(
         yield finished(passage.block, found, options)
 
 
-def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
+def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], case: NameCase, options: AnnotateOptions) -> None:
     """Drop what cannot be a name of the base: most of a text, which is not linked then."""
     written = {one.query for passage in is_open for one in passage.lookups if one.span.shape is not Shape.DEFINED}
-    possible = linker.possible_names(written, types=types)
+    possible = linker.possible_names(written, types=options.types)
+    spans: dict[str, list[Span]] = {}
+    for passage in is_open:
+        for one in passage.lookups:
+            if one.span.shape is not Shape.DEFINED and one.query in possible:
+                spans.setdefault(one.query, []).append(one.span)
+    may = partial(_may_mention, case=case, common_words=options.common_words)
+    possible = linker.names_by_words(spans, may, types=options.types)
     for passage in is_open:
         passage.lookups[:] = [
             one for one in passage.lookups if one.span.shape is Shape.DEFINED or one.query in possible
         ]
+
+
+def _may_mention(
+    query: str, spans: Sequence[Span], point: NamePoint, is_exact: bool, *, case: NameCase, common_words: CommonWords
+) -> bool:
+    """Whether one of the spans of a string may mention a name."""
+    kinds = {(one.shape, one.case_matters): one for one in spans}
+    return any(
+        may_mention(one, query, point, case, is_exact=is_exact, common_words=common_words) for one in kinds.values()
+    )
 
 
 def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str], case: NameCase) -> None:
@@ -194,6 +224,22 @@ def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Se
             if span.start not in within and span.end not in within:
                 query = as_name(passage.block.text[span.start : span.end])
                 passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
+
+
+def _add_whole_texts(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
+    """Let a text that is a name of the base as written, and nothing else, mention it: a cell of a table."""
+    of_name: dict[str, list[_Passage]] = {}
+    for passage in is_open:
+        block = passage.block
+        if block.is_last and block.start == 0 and len(block.text) <= MAX_CHARACTERS:
+            of_name.setdefault(as_name(block.text), []).append(passage)
+    for name in linker.known_names(list(of_name), types=types):
+        for passage in of_name.get(name, ()):
+            text = passage.block.text
+            start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+            others = [one for one in passage.lookups if (one.span.start, one.span.end) != (start, end)]
+            whole = _Lookup(Span(start, end, Shape.GIVEN, len(name.split())), name, is_abbreviated=False)
+            passage.lookups[:] = [*others, whole]
 
 
 def _span_candidates(

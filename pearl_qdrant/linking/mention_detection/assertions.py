@@ -3,8 +3,9 @@
 Trigger words decide, in the manner of NegEx (Chapman et al. 2001) and ConText (Harkema et al. 2009). A trigger holds
 for mentions after it (`denies`), before it (`was ruled out`) or both, in its sentence, up to a word that ends its scope
 (`but`). It reaches `REACH` words; a comma, `and` or `or` start counting again, so that it holds for a whole list. Some
-hold only for a mention that they touch (`neg`). Longer triggers win over those inside them: `no increase` is none.
-Where several hold, the first of `PRECEDENCE` does.
+hold only for a mention that they touch (`neg`). Words that affirm end what was negated (`no fever, has cough`); where
+they stand after a mention, from the last comma (`no fever, cough present`). Longer triggers win over those inside them:
+`no increase` is none. Where several hold, the first of `PRECEDENCE` does.
 
 The table of triggers (`assertion_triggers.tsv`) is English. `read_triggers` reads one for another language.
 """
@@ -37,7 +38,7 @@ SENTENCE_END = re.compile(
 )
 _BLANK = " \t\r\n\v\f\x1e\xa0\u2060\ufeff"  # around a sentence; the word joiner covers markup
 _LIST = frozenset(", / and or nor".split())
-_KINDS = ("class", "none", "end", *PRECEDENCE)
+_KINDS = ("class", "none", "end", "affirmed", *PRECEDENCE)
 _DIRECTIONS = ("forward", "backward", "both", "next forward", "next backward")
 _TRIGGER_TOKEN = re.compile(r"\{\w+\}|" + _TOKEN.pattern)
 _YEAR = re.compile(r"(19|20)\d\d")
@@ -139,13 +140,18 @@ def _of_mention(
         firsts = [one.first for one in found]
         middle = bisect_right(firsts, first)
         said: dict[str, _Found] = {}
-        for some, direction in ((reversed(found[:middle]), "forward"), (iter(found[middle:]), "backward")):
+        least = _affirmed_from(words, found[middle:], first, after)
+        later = found[middle:] if least is None else []
+        for some, direction in ((reversed(found[:middle]), "forward"), (iter(later), "backward")):
             for one in some:
-                if sentence_of[one.first] != sentence_of[first] or any(r.kind == "end" for r in one.rules):
+                is_end = any(r.kind == "end" and r.direction in (direction, "both") for r in one.rules)
+                if sentence_of[one.first] != sentence_of[first] or is_end or one.end <= (least or 0):
                     break
                 between = words[one.end : first] if direction == "forward" else words[after : one.first]
                 if _reaches(between if direction == "forward" else between[::-1]):
                     for rule in one.rules:
+                        if rule.kind == "negated" and direction == "forward" and "affirmed" in said:
+                            continue
                         if rule.direction in (direction, "both") or (
                             not between and rule.direction == f"next {direction}"
                         ):
@@ -155,6 +161,14 @@ def _of_mention(
                 one = said[kind]
                 return kind, text[matches[one.first].start() : matches[one.end - 1].end()]
     return "affirmed", None
+
+
+def _affirmed_from(words: Sequence[str], later: Sequence[_Found], first: int, after: int) -> int | None:
+    """The comma from which a word directly after a mention affirms it, 0 without one; None if no word does."""
+    if not (later and later[0].first == after and any(r.kind == "affirmed" for r in later[0].rules)):
+        return None
+    joint = next((i for i in range(first - 1, -1, -1) if words[i] in _LIST), 0)
+    return joint if words[joint] == "," else 0
 
 
 def _reaches(between: Sequence[str]) -> bool:
@@ -203,8 +217,9 @@ def _parse(lines: Sequence[str], path: str) -> Triggers:
         cells = line.split("\t")
         if len(cells) != 3 or cells[0] not in _KINDS or not _TOKEN.search(cells[2]):
             raise FormatError(path, number, f"expected assertion, direction, trigger; assertion is {_one_of(_KINDS)}")
-        if cells[0] != "class" and cells[1] not in _DIRECTIONS:
-            raise FormatError(path, number, f"the direction is {cells[1]!r}. Give {_one_of(_DIRECTIONS)}")
+        directions = ("forward", "next backward") if cells[0] == "affirmed" else _DIRECTIONS
+        if cells[0] != "class" and cells[1] not in directions:
+            raise FormatError(path, number, f"the direction is {cells[1]!r}. Give {_one_of(directions)}")
         rows.append((cells[0], cells[1], cells[2]))
     names = {direction for kind, direction, _ in rows if kind == "class"} | {"number", "year"}
     for _, _, text in rows:
@@ -214,7 +229,7 @@ def _parse(lines: Sequence[str], path: str) -> Triggers:
 
 
 def _one_of(words: Sequence[str]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 @lru_cache(maxsize=1)

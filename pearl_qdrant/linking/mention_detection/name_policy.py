@@ -24,10 +24,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from enum import Enum
+from typing import Protocol
+
+from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -44,7 +47,6 @@ from pearl_qdrant.lexical.words import (
 )
 from pearl_qdrant.linking.mention_detection.spans import CONNECTORS, DATES, ROLES, STOP_WORDS, Shape, Span
 from pearl_qdrant.linking.options import CommonWords
-from pearl_qdrant.records import Candidate
 from pearl_qdrant.store.schema import NamePoint
 
 PROPER_TYPES = frozenset("PERSON NORP ORG GPE LOC FAC EVENT WORK_OF_ART LAW".split())
@@ -60,6 +62,17 @@ _SMALL_STARTS, _LEAST = 0.1, 5
 which it is judged by itself, and not with all the others."""
 
 _LETTERS = re.compile(r"[^\W\d_]+")
+
+
+class Named(Protocol):
+    """A name of an entity: a candidate, or what is stored of it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def canonical_name(self) -> str: ...
+    @property
+    def types(self) -> Sequence[str]: ...
 
 
 class Writing(Enum):
@@ -151,7 +164,7 @@ class NameCase:
         is_capitals = n_names > n_lower < 0.05 * n_names
         return cls(of_type, untyped, typed, has_case, is_capitals=is_capitals, has_periods=2 * n_periods > n_names)
 
-    def writing_of(self, candidate: Candidate) -> Writing:
+    def writing_of(self, candidate: Named) -> Writing:
         """How the name of a candidate is written."""
         is_small = candidate.name == candidate.name.lower()
         if self.has_case and is_small:
@@ -168,7 +181,7 @@ _ENDINGS = ("an", "ese", "ish", "ine", "ic", "i")  # endings of adjectives of pl
 _BESIDE = ROLES | SMALL_WORDS | {"group", "holding", "holdings"}
 """Words beside a name that do not make it another one: titles, roles and legal forms."""
 
-_NO_MATTER = _BESIDE | CONNECTORS  # words that a mention may have and its name lack
+NO_MATTER = _BESIDE | CONNECTORS  # words that a mention may have and its name lack
 _BETWEEN = frozenset("and or as by from to at on".split())
 """Words between two things, where the base has no name with such a word: neurons and glia, cells from the lens."""
 
@@ -177,6 +190,11 @@ _QUALIFYING = CONNECTORS | {"type", "due", "without", "not"}
 
 _INITIALS, _SHORT_CAPITALS = 5, 4
 """A word of so many letters may be the initials of several words; a common one in capitals is an acronym: US, WHO."""
+
+LOOSE = frozenset((Shape.LOWER, Shape.MIXED, Shape.UNCASED))
+"""Shapes of several words that a name must have all of: most runs of words of a text have one of them."""
+
+_SLIP_LETTERS = 4, 6  # letters of a word from which one slip, and two, leave it that word in a longer name
 
 _SEVERAL = 3
 """Known words from which a phrase is no other form of a name: none was in 40 abstracts and 5,000 words of Wikipedia."""
@@ -192,16 +210,30 @@ def is_as_it_stands(written: str, folded: str) -> bool:
     return len(words) == 1 or (len(words) >= _SEVERAL and any(word[0].islower() for word in words))
 
 
+def is_like(word: str, other: str) -> bool:
+    """Whether a folded word may be another one: in another spelling or number, or with a slip; short ones have none."""
+    if other in other_spellings(word):
+        return True
+    n = min(len(word), len(other))
+    most = 0 if n < _SLIP_LETTERS[0] else 1 if n < _SLIP_LETTERS[1] else 2
+    return most > 0 and OSA.distance(word, other, score_cutoff=most) <= most
+
+
+def has_words(words: Iterable[str], name: Iterable[str]) -> bool:
+    """Whether a name has all of some words, but for those that do not matter, or words like them; all are folded."""
+    return all(word in NO_MATTER or any(is_like(word, other) for other in name) for word in words)
+
+
 def can_be_name(folded: str, known: Container[str]) -> bool:
     """Whether a string can be a name, or a form of one: names have each of its common words, in some spelling."""
     return all(
-        word in _NO_MATTER or not is_common(word) or any(form in known for form in other_spellings(word))
+        word in NO_MATTER or not is_common(word) or any(form in known for form in other_spellings(word))
         for word in folded.split()
     )
 
 
 def may_mention(
-    span: Span, written: str, candidate: Candidate, case: NameCase, *, is_exact: bool, common_words: CommonWords
+    span: Span, written: str, candidate: Named, case: NameCase, *, is_exact: bool, common_words: CommonWords
 ) -> bool:
     """Whether a span, `written` with single spaces, can mention a candidate; `is_exact`: it is its name, folded."""
     if span.shape is Shape.GIVEN or common_words == "all":
@@ -218,7 +250,8 @@ def may_mention(
     if (common and common_words == "skip") or (is_frequent and not is_exact):
         return False
     if not is_exact and (
-        is_date(lowered) or not _is_form_of(lowered, name if case.has_case else name.lower(), writing)
+        is_date(lowered)
+        or not _is_form_of(lowered, name if case.has_case else name.lower(), writing, is_loose=span.shape in LOOSE)
     ):
         return False
     is_cased = span.shape is not Shape.UNCASED
@@ -239,7 +272,7 @@ def may_mention(
     return not is_in_capitals or _has_capitals(name) or not case.has_case
 
 
-def _is_without_legal_form(written: str, candidate: Candidate) -> bool:
+def _is_without_legal_form(written: str, candidate: Named) -> bool:
     """Whether a string is the name of an organisation without its legal form: `TWILIO`, `Twilio Inc.`."""
     if " " not in candidate.name:
         return False
@@ -255,17 +288,17 @@ def _has_capitals(word: str) -> bool:
     return stem == stem.upper() and sum(c.isupper() for c in stem) > 1
 
 
-def _is_form_of(written: str, name: str, writing: Writing) -> bool:
-    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it. A name
-    with several capitals is an acronym, and a word like it is another one. What a proper name with an ending is,
-    `American` for America, is another word, and one with more words, or with a letter or number more, is another name.
+def _is_form_of(written: str, name: str, writing: Writing, *, is_loose: bool = False) -> bool:
+    """Whether lower-case words may be a form of a name: a plural, another spelling, a slip, fewer words of it; of
+    several words that are not all capitalised (`is_loose`), all. A name with several capitals is an acronym, and a word
+    like it is another one. What a proper name with an ending is, `American` for America, is another word, and one with
+    more words, or with a letter or number more, is another name.
     """
     is_word = " " not in written
-    if is_word and (" " in name or sum(c.isupper() for c in name) > 1):
+    is_acronym = sum(c.isupper() for c in name) > 1 if is_word else len(name) <= _INITIALS and " " not in name
+    if is_acronym or (is_word and " " in name):
         return False
-    if not is_word and " " not in name and len(name) <= _INITIALS:
-        return False
-    if writing is not Writing.PROPER and _lacks_noun(written, name.lower()):
+    if not is_word and writing is not Writing.PROPER and _lacks_noun(written, name.lower()):
         return False
     written, name = fold_name(written), fold_name(name)
     if not _BETWEEN.isdisjoint(written.split()) and _BETWEEN.isdisjoint(name.split()):
@@ -276,7 +309,8 @@ def _is_form_of(written: str, name: str, writing: Writing) -> bool:
     if any(map(_is_mark, written.split())) and not any(map(_is_mark, name.split())):
         return False
     if writing is not Writing.PROPER:
-        return not is_word or (n > 3 and abs(len(written) - len(name)) <= 2 and written[: n // 2] == name[: n // 2])
+        is_slip = is_word and n > 3 and written[: n // 2] == name[: n // 2] and is_like(written, name)
+        return is_slip or (not is_word and (not is_loose or has_words(written.split(), name.split())))
     if name.startswith(written):
         return name[n:] in ("", "s") or name[n] == " "
     if written.startswith(name):

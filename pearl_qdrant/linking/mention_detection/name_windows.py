@@ -103,7 +103,7 @@ def _is_bare(finder: SpanFinder, window: _Window) -> bool:
     removes signs, so that all of a window's places would be the same name.
     """
     first, last = finder.words[window.first], finder.words[window.last]
-    if finder.cased[window.first] or window.start != first.start or "e" in (first.shape[0], last.shape[0]):
+    if finder.cased[window.first] or window.start != first.start or first.shape[0] in "eckht" or last.shape[0] == "e":
         return False
     written = finder.text[window.start : window.end]
     is_closed = all(written.count(opening) == written.count(closing) for closing, opening in _CLOSING.items())
@@ -125,8 +125,11 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
         for i, word in enumerate(words)
     ]
     for i, first in enumerate(words):
+        if first.is_unspaced:
+            yield from _unspaced_windows(number, finder, i)
+            continue
         is_plain = not is_small[i] or first.has_capital or finder.lowered[i] in ARTICLES
-        if not (is_plain or not finder.cased[i]) or first.is_unspaced or not finder.may_cut(i - 1):
+        if not (is_plain or not finder.cased[i]) or not finder.may_cut(i - 1):
             continue
         n_words, all_common, all_frequent = 1, True, not is_plain
         for j in range(i, min(i + MAX_TOKENS, len(words))):
@@ -149,6 +152,16 @@ def _windows(number: int, finder: SpanFinder, case: NameCase) -> Iterator[_Windo
             if ends_block[j]:
                 break
             n_words += last.gap is not Gap.JOINED
+
+
+def _unspaced_windows(number: int, finder: SpanFinder, i: int) -> Iterator[_Window]:
+    """The windows of several scripts without spaces that start at word i, as names of films in Japanese have them."""
+    for j in range(i + 1, min(i + MAX_TOKENS, len(finder.words))):
+        start, end = finder.words[i].start, finder.words[j].end
+        is_close = finder.words[j].is_unspaced and finder.words[j].start == finder.words[j - 1].end
+        if not is_close or end - start > MAX_CHARACTERS:
+            return
+        yield _Window(number, start, end, i, j, (finder.text[start:end],))
 
 
 def _is_no_end(finder: SpanFinder, i: int) -> bool:

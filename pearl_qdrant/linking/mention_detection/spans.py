@@ -41,6 +41,7 @@ STOP_WORDS = CONNECTORS | _LISTS["function"] | _LISTS["verbs"]
 COMMON_WORDS = STOP_WORDS | _LISTS["adjectives"] | _LISTS["nouns"]
 """A mention does not consist of one of these alone, unless it is capitalised as a name."""
 
+_FOREIGN = _LISTS["articles"]  # of other languages, which a sentence may start with, as in "Il Papa"
 ROLES = _LISTS["roles"]  # titles and roles, which stand beside a name and are no part of it
 DATES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august"
@@ -315,7 +316,7 @@ class SpanFinder:
             return False
         if not self.initial[i] or "U" in shape[1:] or self._starts_name(i):
             return True
-        return len(shape) == 1 and self._end(i, i) > self.words[i].end  # C++
+        return len(shape) == 1 and self._has_sign(i)
 
     def _starts_name(self, i: int) -> bool:
         """Whether the first word of a sentence starts a name: one follows, and it is no word that may stand there.
@@ -326,7 +327,7 @@ class SpanFinder:
         if i + 1 == len(self.words) or self.words[i].gap not in (Gap.SPACE, Gap.JOINED):
             return False
         word = self.lowered[i]
-        is_usual = word in STOP_WORDS or (is_common(word) and not begins_names(word))
+        is_usual = word in STOP_WORDS or word in _FOREIGN or (is_common(word) and not begins_names(word))
         is_small = self.lowered[i + 1] in _WITHIN_NAMES or (self.lowered[i + 1] == "the" and word == "of")
         if is_small and self.words[i + 1].gap is Gap.SPACE and i + 2 < len(self.words):
             is_usual = word in STOP_WORDS or (is_common(word) and not is_mostly_name(word))
@@ -458,13 +459,28 @@ class SpanFinder:
             if first.is_number:
                 return self._has_currency(i) or self.classes[first.end : first.end + 1] == "%"
             if len(first.shape) == 1:
-                return self.capital[i] and self._end(i, i) > first.end  # C++
+                return (self.capital[i] and self._has_sign(i)) or (first.shape == "U" and self._is_beside_sign(i))
             return self.capital[i] or self.lowered[i] not in COMMON_WORDS
         if all(word.is_number for word in self.words[i : j + 1]):
             return all(word.joiner in {"/", "-", ":"} for word in self.words[i:j])
         if first.is_number and first.gap is Gap.SPACE and not self._has_currency(i):
             return self.words[i + 1].has_capital or self.words[i + 1].shape[0] == "o"
         return any(self.capital[k] or self.lowered[k] not in COMMON_WORDS for k in range(i, j + 1))
+
+    def _has_sign(self, i: int) -> bool:
+        """Whether a sign that may end a name follows a word: C++, C#."""
+        return self._end(i, i) > self.words[i].end
+
+    def _is_beside_sign(self, i: int) -> bool:
+        """Whether a word is beside one with a sign in a list: `C++, C#, C`, `C and C++`."""
+        for step in (-1, 1):
+            k = i + step
+            is_joined = 0 <= k < len(self.words) and self.lowered[k] in ("and", "or")
+            k += step if is_joined else 0
+            is_item = is_joined or (0 <= k < len(self.words) and self.words[min(i, k)].gap in (Gap.COMMA, Gap.BREAK))
+            if is_item and 0 <= k < len(self.words) and self._has_sign(k):
+                return True
+        return False
 
     def may_cut(self, i: int) -> bool:
         """Whether a span may end at word i, and another one start at the next word: not after `non-`."""
@@ -542,11 +558,15 @@ class SpanFinder:
         cuts = [word.start + k for k, one in enumerate(word.shape) if one != "m"]
         n = len(cuts)
         cuts.append(word.end)
+        is_uncut = kind == "k" and n >= MIN_UNSPACED  # usually one foreign name, however long
+        if (n > MAX_UNSPACED or is_uncut) and word.end - word.start <= MAX_CHARACTERS:
+            yield Span(word.start, word.end, Shape.UNCASED, n / 2)
+        if kind == "k":
+            return
         for a in range(n):
             for b in range(a + MIN_UNSPACED, min(a + MAX_UNSPACED, n) + 1):
                 is_whole = b - a == n
                 start, end = cuts[a], cuts[b]
                 has_particle = self.text[start] in HAN_PARTICLES or self.text[end - 1] in HAN_PARTICLES
-                # A katakana run is usually one foreign name, so it is not cut.
-                if is_whole or (kind != "k" and not has_particle):
+                if is_whole or not has_particle:
                     yield Span(start, end, Shape.UNCASED if is_whole else Shape.PIECE, (b - a) / 2)
