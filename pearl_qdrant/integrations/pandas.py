@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pearl_qdrant.integrations import metadata
+from pearl_qdrant.integrations import joining, metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkKeywords, LinkOptions
 from pearl_qdrant.linking.tables import ROWS
@@ -70,23 +70,23 @@ def fuzzy_join(
     right: pd.DataFrame,
     *,
     suffixes: tuple[str, str] = ("", "_right"),
-    **keywords: Unpack[metadata.JoinKeywords],
+    **keywords: Unpack[joining.JoinKeywords],
 ) -> pd.DataFrame:
     """Join two tables on keys that mean the same, whatever their spelling; with the probability of each match.
 
     A row of the left table gets all rows of the right one with the matched key, and its index. The keywords are the
-    fields of `metadata.JoinOptions`: `on`, or `left_on` and `right_on`; `properties`; `one_to_one`; `how`; `threshold`;
+    fields of `joining.JoinOptions`: `on`, or `left_on` and `right_on`; `properties`; `one_to_one`; `how`; `threshold`;
     `model`; `device`. Raises OptionError if a column is missing or there twice; ValueError if the columns are not
     named.
     """
-    options = metadata.JoinOptions(**keywords)
+    options = joining.JoinOptions(**keywords)
     ours, theirs = options.columns(left.columns, right.columns)
-    found = metadata.match_rows([left[one].tolist() for one in ours], [right[one].tolist() for one in theirs], options)
+    found = joining.match_rows([left[one].tolist() for one in ours], [right[one].tolist() for one in theirs], options)
     index = pd.Index(range(len(left)), name=_ROW)
     keyed = left.set_axis(index).assign(
         **{
             _KEY: pd.Series(found.left, index=index, dtype="object"),
-            metadata.MATCH: pd.Series(found.probabilities, index=index, dtype="float64"),
+            joining.MATCH: pd.Series(found.probabilities, index=index, dtype="float64"),
         }
     )
     known = right.assign(**{_KEY: pd.Series(found.right, index=right.index, dtype="object")})

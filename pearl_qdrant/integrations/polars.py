@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 
-from pearl_qdrant.integrations import metadata
+from pearl_qdrant.integrations import joining, metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkKeywords, LinkOptions
 from pearl_qdrant.linking.tables import ROWS
@@ -81,17 +81,17 @@ def _linked(
 
 
 def fuzzy_join(
-    left: pl.DataFrame, right: pl.DataFrame, *, suffix: str = "_right", **keywords: Unpack[metadata.JoinKeywords]
+    left: pl.DataFrame, right: pl.DataFrame, *, suffix: str = "_right", **keywords: Unpack[joining.JoinKeywords]
 ) -> pl.DataFrame:
     """Join two tables on keys that mean the same, whatever their spelling; arguments as of `pandas.fuzzy_join`. Raises
     OptionError if a column is missing; ValueError if the columns are not named.
     """
-    options = metadata.JoinOptions(**keywords)
+    options = joining.JoinOptions(**keywords)
     ours, theirs = options.columns(left.columns, right.columns)
     our_cells = [left.get_column(one).to_list() for one in ours]
-    found = metadata.match_rows(our_cells, [right.get_column(one).to_list() for one in theirs], options)
+    found = joining.match_rows(our_cells, [right.get_column(one).to_list() for one in theirs], options)
     keyed = left.with_columns(
-        pl.Series(_KEY, found.left, dtype=pl.Int64), pl.Series(metadata.MATCH, found.probabilities, dtype=pl.Float64)
+        pl.Series(_KEY, found.left, dtype=pl.Int64), pl.Series(joining.MATCH, found.probabilities, dtype=pl.Float64)
     )
     known = right.with_columns(pl.Series(_KEY, found.right, dtype=pl.Int64))
     return keyed.join(known, on=_KEY, how=options.how, suffix=suffix, maintain_order="left_right").drop(_KEY)

@@ -9,7 +9,8 @@ import pytest
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import InvalidEntityError, OptionError
-from pearl_qdrant.integrations.metadata import JoinKeywords, as_text, match_once
+from pearl_qdrant.integrations.joining import JoinKeywords, match_once
+from pearl_qdrant.integrations.metadata import as_text
 
 CITIES = ["NYTimes", None, "heart attack", "NYTimes", "", "qqq zzz"]
 IDS = ["nyt", None, "mi", "nyt", None, None]
