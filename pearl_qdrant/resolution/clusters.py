@@ -496,7 +496,8 @@ class NilClusters:
                 found.append((short, long, TOGETHER))
                 letters.setdefault(long, set()).add(comparison.form(short).strings.joined)
         for a, b, probability in list(self._table.items(self._asked_from)) if letters else ():
-            if a in letters and b in letters and letters[a].isdisjoint(letters[b]):
+            is_other = a in letters and b in letters and letters[a].isdisjoint(letters[b])
+            if is_other and probability < CERTAIN:
                 self._table.forbid(a, b, probability=probability, doubt=DOUBTS.index("each has another acronym"))
         return found
 

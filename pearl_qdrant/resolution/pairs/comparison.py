@@ -213,7 +213,11 @@ class Comparison:
             return True
         if self._has_legal_form(a) or self._has_legal_form(b):
             return False
-        return self._types is not None and self._types[a, _PERSON] * self._types[b, _PERSON] > _BOTH
+        if self._types is None:
+            return False
+        ours, theirs = float(self._types[a, _PERSON]), float(self._types[b, _PERSON])
+        is_titled = (person_words(self.form(one).strings)[1] for one in (a, b))  # `General Washington`, a person
+        return ours * theirs > _BOTH or (any(is_titled) and max(ours, theirs) ** 2 > _BOTH)
 
     def sameness(self, a: int, b: int) -> int:
         """Whether two forms have the same words (`same_words.sameness`)."""
