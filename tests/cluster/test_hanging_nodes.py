@@ -6,12 +6,14 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import httpx
 import pytest
 from cli_runner import Run
 from double_fixtures import connect, empty_double, running_double, shared_store  # noqa: F401 (fixtures)
@@ -22,6 +24,7 @@ from store_cases import manifest_of, many
 
 from pearl_qdrant import EntityLinker, load_base
 from pearl_qdrant.errors import StoreUnavailableError
+from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store import Store
 from pearl_qdrant.store.server import nodes as server_nodes
 
@@ -264,3 +267,34 @@ def test_the_service_says_503_while_its_only_node_hangs(nodes: list[Listener], t
         answer = client.post("/v1/link", json=body)
         assert answer.status_code == 503, answer.text
         assert json.loads(answer.text)["error"] == "store_unavailable"
+
+
+class _Late(httpx.BaseTransport):
+    """A transport whose answer comes when it may; notes how often it was closed."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+        self.n_closed = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.is_asked.set()
+        self.may_answer.wait()
+        return httpx.Response(200)
+
+    def close(self) -> None:
+        self.n_closed += 1
+
+
+def test_an_answer_after_the_end_leaves_no_connection() -> None:
+    """A thread that waited for a slow node while the store was closed closes what it has opened since."""
+    late = _Late()
+    address = server_nodes.Address("http://a", "http://a:80", "a", is_encrypted=False)
+    nodes = server_nodes.Nodes([address], late, server_nodes.Key(ServerAccess(), [address]))
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(nodes.handle_request, httpx.Request("GET", "http://a:80/"))
+        late.is_asked.wait()
+        nodes.close()
+        late.may_answer.set()
+        with pytest.raises(httpx.ConnectError, match="closed"):
+            asked.result()
+    assert late.n_closed == 2

@@ -208,6 +208,7 @@ class Nodes(httpx.BaseTransport):
         self._current = 0
         self._silent: dict[int, float] = {}  # until when a node is asked last
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, and once more with another key where one was refused that has been renewed since."""
@@ -266,7 +267,16 @@ class Nodes(httpx.BaseTransport):
         raise last
 
     def close(self) -> None:
+        self._is_closed = True
         self._inner.close()
+
+    def _send(self, request: httpx.Request, node: int) -> httpx.Response:
+        response = self._inner.handle_request(self._at(request, node))
+        if self._is_closed:  # a thread that came late leaves no connection open
+            response.close()
+            self._inner.close()
+            raise httpx.ConnectError("the connections were closed", request=request)
+        return response
 
     def _order(self) -> list[int]:
         """All nodes from the one that answered last, those that were silent at the end."""
@@ -281,7 +291,7 @@ class Nodes(httpx.BaseTransport):
             # Each request to a node that hangs keeps a connection: first ask for what needs none for long.
             if self._is_silent(node) and not self._is_alive(node):
                 raise HangsError(str(self._urls[node]), request=request)
-            return self._inner.handle_request(self._at(request, node))
+            return self._send(request, node)
 
         answers.ask(node, send)
         return node
@@ -292,7 +302,7 @@ class Nodes(httpx.BaseTransport):
         probe = httpx.Request("GET", first.copy_with(raw_path=first.raw_path.rstrip(b"/") + b"/"))
         probe.extensions["timeout"] = httpx.Timeout(PROBE_S, connect=CONNECT_TIMEOUT_S).as_dict()
         try:
-            self._inner.handle_request(self._at(probe, node)).close()
+            self._send(probe, node).close()
         except httpx.HTTPError:
             return False
         return True
