@@ -280,7 +280,10 @@ def load_sample(collection: str = "demo", *, store: StoreLike = None) -> Collect
     """
     here = _find(collection, store)
     if here is not None and here.problem is not None and here.state != "no_graph" and here.kb_version != VERSION:
-        raise StoreError(f"{here.problem}. Or load the sample base under another name.")
+        raise StoreError(
+            f"{here.problem.rstrip('.')}. Delete it with: pearl-qdrant collections delete {collection}. Or load the "
+            "sample base under another name, or elsewhere: pearl-qdrant demo --store FOLDER"
+        )
     if here is None or here.state == "unfinished":
         load_base(SAMPLE_BASE, collection, kb_version=VERSION, store=store)
         here = _find(collection, store)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -83,15 +84,16 @@ class CollectionStatistics:
         return SearchTargets(targets, math.log(max(1, sum(map(_n_names, self._collections)))))
 
     @_kept
-    def type_counts(self) -> dict[str, int]:
+    def type_counts(self) -> Counter[str]:
         """Names of each type that an entity has: native, coarse and predicted."""
-        found: dict[str, int] = {}
+        found = Counter[str]()
         for one in self._collections:
+            of_one: dict[str, int] = {}  # a name may have a type in several fields
             for values in one.type_counts(_ALL_TYPES).values():
                 for name, n in values.items():
-                    if n:  # Edge still lists types whose points were all deleted, with a count of 0
-                        found[name] = max(n, found.get(name, 0))
-        return found
+                    of_one[name] = max(n, of_one.get(name, 0))
+            found.update(of_one)
+        return +found  # Edge still lists types whose points were all deleted, with a count of 0
 
     def types(self) -> frozenset[str]:
         """All types that an entity has."""

@@ -58,8 +58,11 @@ def test_a_base_of_mine_that_cannot_be_used_stays(tmp_path: Path, model: Path) -
         collection.write_manifest(collection.manifest.model_copy(update={"state": "loading", "kb_version": "mine"}))
     before = (place / "demo" / "manifest.json").read_bytes()
 
-    with pytest.raises(StoreError, match="Or load the sample base under another name"):
+    with pytest.raises(StoreError, match="Or load the sample base under another name") as raised:
         load_sample(store=str(place))
+    assert "collections delete demo" in str(raised.value)
+    assert "demo --store FOLDER" in str(raised.value)
+    assert ".." not in str(raised.value)
     assert (place / "demo" / "manifest.json").read_bytes() == before
 
 

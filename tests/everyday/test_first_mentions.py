@@ -24,6 +24,7 @@ from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.calibration import calibrate, calibrate_collection
 from pearl_qdrant.linking.mention_kinds import NamedEntity, NameOwners, make_mentions
+from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.linking.ranking.scoring import MOST_UNJUDGED
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +125,8 @@ def test_a_plain_slip_needs_no_judge(linker: EntityLinker, monkeypatch: pytest.M
     assert [one.entity_id for one in links] == [*slips.values(), None]
     assert all(one.probability is not None and one.probability > MOST_UNJUDGED for one in links[:2])
     assert set(judged) == {"Albert Einstein lawsuit"}
+    says = [any("judge" in line for line in explain_link(one, linker.calibration)) for one in links]
+    assert says == [False, False, True]
 
 
 @pytest.mark.slow

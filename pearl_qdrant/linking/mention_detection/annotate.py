@@ -33,13 +33,7 @@ from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
 from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
-from pearl_qdrant.linking.mention_detection.name_policy import (
-    NameCase,
-    Writing,
-    is_date,
-    is_whole,
-    may_mention,
-)
+from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, is_date, is_whole, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
 from pearl_qdrant.linking.mention_detection.word_search import MayMention

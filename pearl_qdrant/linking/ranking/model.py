@@ -179,7 +179,8 @@ class RankingModel:
         self, first: npt.NDArray[np.floating[Any]], nil_features: npt.NDArray[np.floating[Any]]
     ) -> dict[str, float]:
         """What each feature of the first candidate, (len(FEATURES),), and of the mention, (len(NIL_FEATURES),), adds to
-        the logit that the first is right, where it adds something; what does not depend on them is "bias".
+        the logit that the first is right, where it adds something; what does not depend on them is "bias", and so is
+        what the judge adds where it was not asked.
         """
         row = decision_rows(first[None], nil_features[None])[0]
         start, found = (0.0, {}) if self.forest is None else self.forest.contributions(row)
@@ -187,6 +188,8 @@ class RankingModel:
         coefficients = np.concatenate([self.decision, -self.nil_features])
         for i in np.flatnonzero(coefficients * row).tolist():
             found[DECISION_FEATURES[i]] = found.get(DECISION_FEATURES[i], 0.0) + float(coefficients[i] * row[i])
+        if not first[JUDGED].any():
+            found["bias"] += sum(found.pop(name, 0.0) for name in (*FEATURES[JUDGED], "judge_margin"))
         return found
 
     def nil_logits(

@@ -216,8 +216,10 @@ class Comparison:
         if self._types is None:
             return False
         ours, theirs = float(self._types[a, _PERSON]), float(self._types[b, _PERSON])
-        is_titled = (person_words(self.form(one).strings)[1] for one in (a, b))  # `General Washington`, a person
-        return ours * theirs > _BOTH or (any(is_titled) and max(ours, theirs) ** 2 > _BOTH)
+        if max(ours, theirs) ** 2 <= _BOTH:
+            return False
+        # `General Washington` is predicted to be one less surely.
+        return ours * theirs > _BOTH or any(person_words(self.form(one).strings)[1] for one in (a, b))
 
     def sameness(self, a: int, b: int) -> int:
         """Whether two forms have the same words (`same_words.sameness`)."""
