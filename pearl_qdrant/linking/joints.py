@@ -1,6 +1,8 @@
 """Mentions with a joint: several names in a cell, or a name and its place.
 
     Munich; London          both are names of the base       NIL (several names), or each linked (`split`)
+    Munich / London         names of two entities            the same; `Finland/Suomi`, of one, as the whole is linked
+    Siemens; Bayer          each is surely linked alone      the same, for `;`, `|` and newlines
     Robertet, Grasse        a field of the base has Grasse   Robertet, with Grasse compared as a value of its row
     Paris, Texas            a name and a place around it     as the whole is linked
     Johnson & Johnson       a name of the base               as the whole is linked
@@ -21,7 +23,7 @@ from rapidfuzz.distance import OSA
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.linking.columns import OWN, EntityColumns, of_candidates
-from pearl_qdrant.linking.mentions import is_no_name
+from pearl_qdrant.linking.mentions import is_no_name, plain_mention
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.values import EQUAL, BaseColumn
 from pearl_qdrant.records import Link, NilReason
@@ -30,7 +32,10 @@ from pearl_qdrant.store.schema import NamePoint
 if TYPE_CHECKING:
     from pearl_qdrant.linking.state import LinkerState
 
-_JOINT = re.compile(r"[;|,&\n；、]|\s(?:and|und|et|y|e|\+)\s")
+_JOINT = re.compile(r"[;|,&/\n；、]|\s(?:and|und|et|y|e|\+|or|oder|ou|vs\.?|[-–—])\s")
+_LISTING = re.compile(r"[;|\n；]")  # between the parts of a list, and seldom within a name
+_DASHES = frozenset("-–—")
+_SURELY = 0.8  # probability from which a part of such a list is one without being a name as it stands
 _WINDOW = 128  # links that wait until their parts are looked up together
 _MOST_PIECES = 60  # of a mention
 _MOST_OF_NAME = 3  # pieces of a name that has joints itself, such as `Washington, D.C.`
@@ -122,17 +127,38 @@ class _Cut:
         return best[-1] or []
 
     def parts(self, known: Mapping[str, Sequence[NamePoint]], common: Set[str]) -> list[str]:
-        """The names of a list, each with the places behind it. `common` are types that nearly all entities have."""
+        """The names of a list, each with the places behind it; none if all are names of one entity. `common` are types
+        that nearly all entities have.
+        """
         parts: list[tuple[int, int]] = []
+        entities: list[set[tuple[str, str]]] = []
         before: Sequence[NamePoint] = ()
         for start, end in self.names(known):
             points = known[self.run(start, end)]
-            if parts and self.joints[start - 1] == "," and _is_place_of(before, points, common):
+            if parts and self._is_place(start, before, points, common):
                 parts[-1] = parts[-1][0], end
             else:
                 parts.append((start, end))
+                entities.append({(point.kb, point.entity_id) for point in points})
             before = points
+        if not entities or set.intersection(*entities):
+            return []
         return [self.run(*one) for one in parts]
+
+    def _is_place(self, start: int, inner: Sequence[NamePoint], outer: Sequence[NamePoint], common: Set[str]) -> bool:
+        """Whether the piece from which a name starts stands behind a comma or a dash as a place. Two of one type with a
+        dash between them are two things, also where all entities are of this type.
+        """
+        joint = self.joints[start - 1]
+        if joint in _DASHES:
+            return _is_place_of(inner, outer, frozenset())
+        return joint == "," and _is_place_of(inner, outer, common)
+
+    def listed(self) -> list[str]:
+        """The parts between the joints of lists, without white space; none if there is no such joint."""
+        parts = [part.strip() for part in _LISTING.split(self.text)]
+        found = [part for part in parts if part]
+        return found if len(found) > 1 and not any(map(is_no_name, found)) else []
 
     def tails(self) -> list[tuple[str, str]]:
         """What stands before and behind each comma, from the last one on, back to the last other joint."""
@@ -167,20 +193,39 @@ def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) ->
     decided = list(links)
     jointed = [i for i, link in enumerate(links) if _is_jointed(link)]
     whole = state.known_spellings([links[i].mention for i in jointed], n_keys=3)
-    cuts = {i: _Cut.of(links[i].mention) for i in jointed if links[i].mention not in whole}
+    cuts = {i: _Cut.of(plain_mention(links[i].mention)) for i in jointed if links[i].mention not in whole}
     cuts = {i: cut for i, cut in cuts.items() if 1 < len(cut.places) <= _MOST_PIECES}
     known = state.points_spelled(list({run for cut in cuts.values() for run in cut.runs()})) if cuts else {}
     for i, link in _in_places(state, {i: (links[i], cut) for i, cut in cuts.items()}, known, options).items():
         decided[i] = link
         del cuts[i]
     common = _common_types(state) if cuts else frozenset()
-    for i, cut in cuts.items():
-        parts = cut.parts(known, common)
+    lists = {i: cut.parts(known, common) for i, cut in cuts.items()}
+    for i, parts in {**lists, **_listed(state, {i: cuts[i] for i in cuts if not lists[i]}, options)}.items():
         if len({_key(part) for part in parts}) < 2 or _covers(links[i], parts):
             continue
         found = tuple(links_of_cells(state, parts, options)) if options.split else ()
         decided[i] = replace(_nil(links[i]), parts=found)
     return decided
+
+
+def _listed(state: LinkerState, cuts: Mapping[int, _Cut], options: LinkOptions) -> dict[int, list[str]]:
+    """The parts of lists whose parts are not all names as they stand, but each surely linked, to different entities."""
+    lists = {i: parts for i, cut in cuts.items() if (parts := cut.listed())}
+    if not lists:
+        return {}
+    every = list(dict.fromkeys(part for parts in lists.values() for part in parts))
+    linked = dict(zip(every, links_of_cells(state, every, replace(options, split=False)), strict=True))
+    sure = {
+        part: (link.kb, link.entity_id)
+        for part, link in linked.items()
+        if link.entity_id is not None and (link.probability or 0.0) >= _SURELY
+    }
+    return {
+        i: parts
+        for i, parts in lists.items()
+        if all(part in sure for part in parts) and len({sure[part] for part in parts}) > 1
+    }
 
 
 def _common_types(state: LinkerState) -> frozenset[str]:

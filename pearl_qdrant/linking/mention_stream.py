@@ -30,7 +30,7 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
-from pearl_qdrant.linking.mentions import clean_mention, find_by_id, looks_like_id, take
+from pearl_qdrant.linking.mentions import clean_mention, find_by_ids, looks_like_id, plain_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import (
     FEATURES,
@@ -196,7 +196,8 @@ class MentionStream:
         """
         done = 0
         prepare = partial(self._prepare, link_query, are_distinct=exclude is None)
-        for batch, cleaned, prepared in self._batches(prepare, mentions, check):
+        clean = partial(self._clean, link_query)
+        for batch, cleaned, prepared in self._batches(clean, prepare, mentions, check):
             start = 0
             while start < len(batch):
                 if start:  # an edit between two slices changes the answers after it
@@ -220,19 +221,29 @@ class MentionStream:
         yield from map(of_own_name, self.score(mentions, names_first, None, check))
 
     def _batches(
-        self, prepare: Callable[[Sequence[str]], T], mentions: Iterator[str], check: Callable[[], None]
+        self, clean: Clean, prepare: Callable[[Sequence[str]], T], mentions: Iterator[str], check: Callable[[], None]
     ) -> Iterator[tuple[list[str], list[str], T]]:
         """Yield batches of mentions: as given, cleaned, and prepared."""
         if self.statistics.is_remote:
             # While a search waits for the server, the processor is free to encode the next batch.
-            yield from prepare_ahead(prepare, mentions, REMOTE_BATCH, check)
+            yield from prepare_ahead(prepare, mentions, REMOTE_BATCH, check, clean=clean)
             return
         # An embedded search needs the interpreter lock itself: encoding in parallel made both slower
         # (docs/experiments/linking-speed.md). So the batches follow one another.
         while batch := take(mentions, BATCH):
             check()
-            cleaned = [clean_mention(mention) for mention in batch]
+            cleaned = clean(batch)
             yield batch, cleaned, prepare(cleaned)
+
+    def _clean(self, link_query: LinkQuery, batch: Sequence[str]) -> list[str]:
+        """Cleaned mentions; what is no name of the base as it stands is taken out of its quotation marks, too."""
+        cleaned = clean_all(batch)
+        plain = {text: one for text in dict.fromkeys(cleaned) if (one := plain_mention(text)) != text}
+        if not plain:
+            return cleaned
+        for name in self._find_own([*plain], link_query)[0]:
+            del plain[name]
+        return [plain.get(text, text) for text in cleaned]
 
     def _prepare(self, link_query: LinkQuery, cleaned: Sequence[str], *, are_distinct: bool) -> _Prepared:
         """Look up what is known and what is a name, and encode the rest."""
@@ -307,10 +318,7 @@ class MentionStream:
         found = find_candidates(
             targets.all, texts, encoded, link_query, scorer, exclude=of_part, keyless=prepared.keyless
         )
-        return [
-            self._by_id(scored, text, link_query, None if of_part is None else partial(of_part, i))
-            for i, (text, scored) in enumerate(zip(texts, found, strict=True))
-        ]
+        return self._by_id(found, texts, link_query, of_part)
 
     def _reranked(self, scored: ScoredMention, text: str, mention: str) -> ScoredMention:
         """The answer for a mention as it was given; a reranker is asked each time."""
@@ -318,20 +326,37 @@ class MentionStream:
         return reranked if mention is text else replace(reranked, mention=mention)
 
     def _by_id(
-        self, scored: ScoredMention, text: str, link_query: LinkQuery, excludes: Callable[[NamePoint], bool] | None
-    ) -> ScoredMention:
-        """The mention with the entity first whose id it is, if it is an id and not itself a name."""
-        if scored.certainty < 1 or not looks_like_id(text):
-            return scored
+        self, found: Sequence[ScoredMention], texts: Sequence[str], link_query: LinkQuery, exclude: Exclude | None
+    ) -> list[ScoredMention]:
+        """The mentions of a slice; those that are ids and not themselves names, with the entity first whose id it is."""
+        maybe = {text: None for text, one in zip(texts, found, strict=True) if one.certainty == 1 and looks_like_id(text)}
+        if not maybe:
+            return list(found)
         collections = [target.collection for target in self.statistics.targets().all]
-        point = find_by_id(collections, text, link_query.filter)
-        if point is None or (excludes is not None and excludes(point)):
-            return scored
-        return put_first(scored, point)
+        points = find_by_ids(collections, list(maybe), link_query.filter)
+        answers = []
+        for i, (text, scored) in enumerate(zip(texts, found, strict=True)):
+            point = points.get(text) if text in maybe and scored.certainty == 1 else None
+            is_id = point is not None and not (exclude is not None and exclude(i, point))
+            answers.append(put_first(scored, point) if is_id and point is not None else scored)
+        return answers
+
+
+Clean = Callable[[Sequence[str]], list[str]]
+
+
+def clean_all(mentions: Sequence[str]) -> list[str]:
+    """Mentions as `clean_mention` leaves them."""
+    return [clean_mention(mention) for mention in mentions]
 
 
 def prepare_ahead(
-    prepare: Callable[[Sequence[str]], T], mentions: Iterator[str], n: int, check: Callable[[], None]
+    prepare: Callable[[Sequence[str]], T],
+    mentions: Iterator[str],
+    n: int,
+    check: Callable[[], None],
+    *,
+    clean: Clean = clean_all,
 ) -> Iterator[tuple[list[str], list[str], T]]:
     """Yield batches of at most `n` mentions (as given, cleaned, prepared), preparing one batch ahead in a thread.
 
@@ -340,7 +365,7 @@ def prepare_ahead(
     before each batch is yielded, and raises to stop.
     """
     batch, following = take(mentions, n), take(mentions, n)
-    cleaned = [clean_mention(mention) for mention in batch]
+    cleaned = clean(batch)
     if not following:
         if batch:
             check()
@@ -354,7 +379,7 @@ def prepare_ahead(
             check()
             current = batch, cleaned, prepared
             # The next batch starts before the caller gets this one: it is encoded while the caller searches.
-            batch, cleaned, prepared = following, [clean_mention(mention) for mention in following], None
+            batch, cleaned, prepared = following, clean(following), None
             if batch:
                 prepared = thread.submit(copy_context().run, prepare, cleaned)
                 following = take(mentions, n)

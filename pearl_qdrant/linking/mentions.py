@@ -1,6 +1,7 @@
 """Mentions as they arrive, and those that are ids.
 
-- Cleaned before they are searched: white space, broken Unicode, wrongly decoded UTF-8, excessive length.
+- Cleaned before they are searched: white space, broken Unicode, wrongly decoded UTF-8, excessive length; and what is
+  no name of the base as it stands, from quotation marks around it and a final full stop.
 - In batches that are bounded in number and in total length, from plain and from asynchronous iterables.
 - From files line by line: UTF-8 with or without a byte order mark, in constant memory.
 
@@ -10,6 +11,8 @@ A mention may be the id of an entity, which a base and a user may write differen
     IRI                http://purl.obolibrary.org/obo/DOID_5844, with https or in <>, too
     without a prefix   Q64 (wd:Q64), D009203 (MESH:D009203), C0027051 (UMLS:C0027051): only where the vocabulary is
                        known by the letters of the id, or the prefix is the short name of the base
+    as it stands       AAPL, 64-17-5, a UUID, react: any word without a space, in its own case; with a digit and a
+                       joint, or behind the short name of the base, in capitals and small letters, too
 
 A number alone is never an id, since it says nothing of the base.
 """
@@ -22,6 +25,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Se
 from typing import BinaryIO
 
 from pearl_qdrant.errors import FormatError
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.words import LEGAL_FORMS, is_common
 from pearl_qdrant.settings import MAX_LINE_BYTES
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import MAX_NAMES, NamePoint
@@ -50,6 +55,45 @@ def clean_mention(mention: object) -> str:
     return (_repaired(mention) if _MAYBE_MISREAD.search(mention) else mention).strip()
 
 
+_QUOTES = frozenset("""\"\" '' `` `' “” ‘’ „“ „” ‚‘ ‚’ «» »« ‹› ›‹ ”” ’’ 「」 『』 《》 〈〉 ＂＂""".split())
+_LAST_WORD = re.compile(r"(\S+?)[.。]$")
+_ABBREVIATED = re.compile(r"\w{2}\.\s")
+_LETTERS_OF_WORD = 5  # of a word from which a full stop behind it abbreviates nothing
+
+
+def plain_mention(text: str) -> str:
+    """A cleaned mention without quotation marks around all of it, and without a final full stop that is not that of an
+    abbreviation: `"insulin"`, `insulin glargine.`, not `Apple Inc.` or `Washington, D.C.`.
+    """
+    while True:
+        plain = _without_full_stop(unquoted(text))
+        if plain == text:
+            return text
+        text = plain
+
+
+def unquoted(text: str) -> str:
+    """What stands in quotation marks as a whole, else the text itself; not `"A" and "B"`."""
+    while len(text) > 2 and (marks := text[0] + text[-1]) in _QUOTES:
+        inside = text[1:-1]
+        if not inside.strip() or any(mark in inside.strip(marks) for mark in marks):
+            break
+        text = inside.strip()
+    return text
+
+
+def _without_full_stop(text: str) -> str:
+    found = _LAST_WORD.search(text)
+    if found is None or _ABBREVIATED.search(text):  # `Nat. Genet.`
+        return text
+    last, kept = found[1], text[: found.end(1)].rstrip()
+    if last[-1].isdigit() or last[-1] in ")]" or last[-1] in "".join(_QUOTES):
+        return kept
+    word = fold_name(last)
+    is_word = len(word) >= _LETTERS_OF_WORD or (len(word) > 2 and is_common(word))
+    return kept if is_word and last.isalpha() and word not in LEGAL_FORMS and word not in _TITLES else text
+
+
 def is_too_long(mention: object) -> bool:
     """Whether a string, without surrounding white space, is longer than any name."""
     return isinstance(mention, str) and len(mention) > MAX_CHARACTERS and len(mention.strip()) > MAX_CHARACTERS
@@ -73,7 +117,7 @@ def is_no_name(mention: object) -> bool:
     """Whether a string is no name by itself: what stands for nothing, a title alone, a number alone."""
     if not isinstance(mention, str):
         return False
-    text = mention.strip()
+    text = unquoted(mention.strip())
     if len(text) > 24:  # longer than all that stands for nothing
         return False
     return stands_for_nothing(text) or text.casefold().rstrip(".") in _TITLES or bool(_NUMBER.fullmatch(text))
@@ -154,13 +198,15 @@ def read_text_lines(file: BinaryIO, name: str) -> Iterator[tuple[int, str]]:
 
 MAX_ID_CHARACTERS = 300  # longer mentions are never ids; the IRIs of the usual vocabularies have up to 100 characters
 
-_LOOKS_LIKE_ID = re.compile(
+_HAS_FORMS = re.compile(
     r"""<?https?://[^\s<>]+>?                              # an IRI
     |   /[mg]/\w+                                          # Freebase
     |   (?=\D{0,60}\d) [A-Za-z][\w.-]* (?::[\w.-]+)?         # letters first, a digit, at most one colon
     """,
     re.VERBOSE | re.ASCII,
 )
+_WORD = re.compile(r"(?=\S*[A-Za-z]|\d+(?:-\d+)+$)[\w/][\w.:/+#@-]*", re.ASCII)  # or numbers joined by hyphens
+_JOINED_CODE = re.compile(r"(?=\D*\d)\w+(?:[_.:/-]\w+)+", re.ASCII)
 _PREFIXED = re.compile(r"([A-Za-z](?:[\w.-]*(?=:)|[A-Za-z0-9.-]*))[:_]([\w.-]*\d[\w.-]*)", re.ASCII)
 _CODE = re.compile(r"[A-Z]{1,6}\d{4,}")
 
@@ -212,8 +258,17 @@ _PREFIXED_IRIS = (
 
 
 def looks_like_id(mention: str) -> bool:
-    """Whether a mention may be an id: letters first, a digit, no space; or an IRI. It takes 1 us."""
-    return len(mention) <= MAX_ID_CHARACTERS and _LOOKS_LIKE_ID.fullmatch(mention) is not None
+    """Whether a mention may be an id: one word that is no number, or an IRI. It takes 1 us."""
+    if len(mention) > MAX_ID_CHARACTERS or stands_for_nothing(mention):
+        return False
+    return _WORD.fullmatch(mention) is not None or _HAS_FORMS.fullmatch(mention) is not None
+
+
+def is_id_in_text(word: str) -> bool:
+    """Whether a word of a running text can be an id: with a digit or a prefix, or in capitals that no word has."""
+    if any(map(str.isdigit, word)) or ":" in word:
+        return True
+    return len(word) > 1 and word.isupper() and not is_common(word.lower())
 
 
 def id_forms(mention: str, *, kb: str | None = None) -> list[str]:
@@ -223,7 +278,15 @@ def id_forms(mention: str, *, kb: str | None = None) -> list[str]:
     if not looks_like_id(mention):
         return []
     given = mention.strip("<>")
-    return list(dict.fromkeys([given, *_other_forms(given, kb)]))
+    forms = [given]
+    if _HAS_FORMS.fullmatch(mention):
+        forms += _other_forms(given, kb)
+    prefix, _, local = given.partition(":")
+    if kb and local and prefix.casefold() == kb.casefold():
+        forms += [local, local.upper(), local.lower()]
+    if "://" not in given and _JOINED_CODE.fullmatch(given):
+        forms += [given.upper(), given.lower()]
+    return list(dict.fromkeys(forms))
 
 
 def _other_forms(given: str, kb: str | None) -> Iterator[str]:
@@ -283,23 +346,40 @@ def _place(iri: str) -> str:
 
 
 def find_by_id(collections: Sequence[Collection], mention: str, types: Sequence[str] = ()) -> NamePoint | None:
-    """The entity whose id a mention is. Returns the point of its canonical name. None if there is no such entity, or
-    several differ and none of them has the mention itself as its id. Types are those of `Collection.find`.
+    """The entity whose id a mention is; see `find_by_ids`."""
+    return find_by_ids(collections, [mention], types).get(mention)
+
+
+def find_by_ids(
+    collections: Sequence[Collection], mentions: Iterable[str], types: Sequence[str] = ()
+) -> dict[str, NamePoint]:
+    """The entities whose ids some mentions are: the points of their canonical names. A mention is left out if there is
+    no such entity, or several differ and none of them has the mention itself as its id. Types are those of
+    `Collection.find`.
     """
-    if not looks_like_id(mention):
-        return None
-    found: dict[tuple[str, str], NamePoint] = {}
+    found: dict[str, dict[tuple[str, str], NamePoint]] = {}
     for collection in collections:
-        forms = id_forms(mention, kb=collection.manifest.kb)
-        points = collection.find(entity_ids=forms, types=types, limit=MAX_NAMES)
+        forms = {one: id_forms(one, kb=collection.manifest.kb) for one in mentions}
+        every = list(dict.fromkeys(form for some in forms.values() for form in some))
+        points = collection.find(entity_ids=every, types=types, limit=MAX_NAMES) if every else []
+        of_id: dict[str, list[NamePoint]] = {}
         for point in sorted(points, key=lambda one: one.is_canonical):
-            found[point.kb, point.entity_id] = point
-    given = mention.strip("<>")
-    chosen = [point for point in found.values() if point.entity_id == given] or list(found.values())
-    if len(chosen) != 1:
-        return None
-    point = chosen[0]
-    for collection in () if point.is_canonical else collections:  # the type filter may leave the canonical name out
+            of_id.setdefault(point.entity_id, []).append(point)
+        for mention, some in forms.items():
+            for point in (point for form in some for point in of_id.get(form, ())):
+                found.setdefault(mention, {})[point.kb, point.entity_id] = point
+    chosen: dict[str, NamePoint] = {}
+    for mention, of_mention in found.items():
+        given = mention.strip("<>")
+        best = [point for point in of_mention.values() if point.entity_id == given] or list(of_mention.values())
+        if len(best) == 1:
+            chosen[mention] = best[0] if best[0].is_canonical else _canonical(collections, best[0])
+    return chosen
+
+
+def _canonical(collections: Sequence[Collection], point: NamePoint) -> NamePoint:
+    """The point of the canonical name, which a type filter may leave out."""
+    for collection in collections:
         for named in collection.find(entity_ids=[point.entity_id], names=[point.canonical_name], limit=1):
             if named.kb == point.kb:
                 return named

@@ -10,7 +10,7 @@ from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking import explain_link
 
-JOINTS = ("; ", " and ", ", ", " & ", " und ", "|", "\n")
+JOINTS = ("; ", " and ", ", ", " & ", " und ", "|", "\n", " / ", "/", " or ", " vs. ", " vs ", " – ", " - ")
 
 CITIES = "Munich,London,Paris,Oslo,Lyon,Porto,Delft,Leipzig,Bristol,Graz,Trinidad,Tobago".split(",")
 OTHERS = [
@@ -25,6 +25,11 @@ OTHERS = [
     Entity("w", "Washington", (), ("person",), ("PERSON",)),
     Entity("mdc", "MDC", (), ("unit",)),
     Entity("uk", "United Kingdom", ("UK",), ("country",), ("GPE",)),
+    Entity("fi", "Finland", ("Suomi",), ("country",), ("GPE",)),
+    Entity("si", "Siemens AG", (), ("company",), ("ORG",)),
+    Entity("ba", "Bayer AG", (), ("company",), ("ORG",)),
+    Entity("js", "John Smith", (), ("person",), ("PERSON",)),
+    Entity("mj", "Mary Johnson", (), ("person",), ("PERSON",)),
 ]
 
 
@@ -43,6 +48,7 @@ def test_a_list_of_names_is_nil_and_says_so(linker: EntityLinker, joint: str) ->
 
     assert (link.entity_id, link.nil_reason, link.parts) == (None, NilReason.SEVERAL_NAMES, ())
     assert "several names" in explain_link(link, linker.calibration)[0]
+    assert "--split (split=True) links each" in explain_link(link, linker.calibration)[0]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +59,11 @@ def test_a_list_of_names_is_nil_and_says_so(linker: EntityLinker, joint: str) ->
         ("Washington, D.C., Johnson & Johnson; AC/DC", ["dc", "jj", "acdc"]),
         ("Munich, Germany and Paris", ["Munich", "Paris"]),
         ("; Oslo ; PARIS;", ["Oslo", "Paris"]),
+        ("Johnson & Johnson / AC/DC", ["jj", "acdc"]),
+        ("Siemens; Bayer", ["si", "ba"]),
+        ("Smith, John | Johnson, Mary", ["js", "mj"]),
+        ("“Munich; London”", ["Munich", "London"]),
+        ("Munich / London.", ["Munich", "London"]),
     ],
 )
 def test_a_list_is_split_when_asked(linker: EntityLinker, mention: str, parts: list[str]) -> None:
@@ -62,6 +73,7 @@ def test_a_list_is_split_when_asked(linker: EntityLinker, mention: str, parts: l
     assert link.nil_reason is NilReason.SEVERAL_NAMES
     assert [one.entity_id for one in link.parts] == parts
     assert all(one.mention in mention for one in link.parts)
+    assert f"each of the {len(parts)} is linked" in explain_link(link, linker.calibration)[0]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +86,7 @@ def test_a_list_is_split_when_asked(linker: EntityLinker, mention: str, parts: l
         ("Trinidad and Tobago", "tt"),
         ("Munich, Germany", "Munich"),
         ("London, UK", "London"),
+        ("London - UK", "London"),
     ],
 )
 def test_a_name_with_a_joint_is_no_list(linker: EntityLinker, mention: str, entity_id: str) -> None:
@@ -82,7 +95,16 @@ def test_a_name_with_a_joint_is_no_list(linker: EntityLinker, mention: str, enti
     assert linker.link(mention, limit=1, threshold=0.1).entity_id == entity_id
 
 
-@pytest.mark.parametrize("mention", ["Munich; Nowhere at all", "Paris, Texas", "Paris, Paris", "Oslo", "1, 2", ", ;"])
+@pytest.mark.parametrize("mention", ["Finland/Suomi", "Suomi; Finland", "Finland or Suomi"])
+def test_two_names_of_one_entity_are_no_list(linker: EntityLinker, mention: str) -> None:
+    """What stands between two words for one thing joins nothing."""
+    assert linker.link(mention).nil_reason is not NilReason.SEVERAL_NAMES
+
+
+@pytest.mark.parametrize(
+    "mention",
+    ["Munich; Nowhere at all", "Munich / Nowhere", "Siemens; Siemens AG", "Paris, Texas", "Paris, Paris", "Oslo", "1, 2", ", ;"],
+)
 def test_what_is_no_list_is_decided_as_a_whole(linker: EntityLinker, mention: str) -> None:
     """Parts that the base lacks, a region, one name twice, numbers and signs alone make no list."""
     assert linker.link(mention).nil_reason is not NilReason.SEVERAL_NAMES

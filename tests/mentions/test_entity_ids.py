@@ -11,7 +11,7 @@ import pytest
 from store_cases import manifest_of, point, put
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_no_name, looks_like_id
+from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_id_in_text, is_no_name, looks_like_id
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store import open_store
@@ -39,10 +39,10 @@ def test_ids_look_like_ids(mention: str) -> None:
 
 @pytest.mark.parametrize(
     "mention",
-    [*"5844 12:30 Re:Zero 3-hydroxy DOID: é1 1.1.1.1".split(), "", "type 2 diabetes", "Q64 Q65", "a1" * 5000],
+    [*"5844 12:30 é1 1.1.1.1 n/a unknown".split(), "", "type 2 diabetes", "Q64 Q65", "a1" * 5000],
 )
 def test_other_mentions_have_no_forms(mention: str) -> None:
-    """A number alone, a name with spaces, or a name without digits is no id, and nothing is searched for it."""
+    """A number alone, a name with spaces, or what stands for nothing is no id, and nothing is searched for it."""
     assert not looks_like_id(mention)
     assert id_forms(mention) == []
 
@@ -83,6 +83,67 @@ def test_the_forms_of_an_id_find_each_other(stored: str, typed: str) -> None:
 def test_ids_of_other_vocabularies_are_not_tried(mention: str, other: str) -> None:
     """A prefix is left out only where what remains belongs to the same vocabulary."""
     assert other not in id_forms(mention, kb="test")
+
+
+@pytest.mark.parametrize("mention", "AAPL F react Re:Zero C++ 64-17-5 2024-01-31".split())
+def test_a_word_may_be_an_id_as_it_stands_alone(mention: str) -> None:
+    """Nothing says that it is an id: so it has no form but itself."""
+    assert id_forms(mention, kb="test") == [mention]
+
+
+@pytest.mark.parametrize(
+    "written, entity_id",
+    [
+        ("AAPL", "AAPL"),
+        ("shares:AAPL", "AAPL"),
+        ("Shares:aapl", "AAPL"),
+        ("F", "F"),
+        ("64-17-5", "64-17-5"),
+        ("shares:64-17-5", "64-17-5"),
+        ("550e8400-e29b-41d4-a716-446655440000", "550e8400-e29b-41d4-a716-446655440000"),
+        ("550E8400-E29B-41D4-A716-446655440000", "550e8400-e29b-41d4-a716-446655440000"),
+        ("SKU-00123", "sku-00123"),
+        ("sku-7", "SKU-7"),
+        ("“SKU-7”", "SKU-7"),
+        ("Twin-1", None),
+        ("twin-1", "twin-1"),
+        ("aapl", None),
+        ("f", None),
+        ("5844", None),
+        ("Ford", "5844"),
+        ("react", "lib"),
+    ],
+)
+def test_a_mention_that_is_an_id_is_linked_to_it(shares: EntityLinker, written: str, entity_id: str | None) -> None:
+    """Tickers, numbers of a register and identifiers of a stock, in another case where only one has it; a name of the
+    base goes before an id.
+    """
+    link = shares.link(written)
+
+    assert link.entity_id == entity_id
+    assert link.rule == ("exact name" if written in ("Ford", "react") else "entity id" if entity_id else None)
+    assert list(shares.link_batch(["Ford", written, written]))[1:] == [link, link]
+
+
+@pytest.fixture(scope="module")
+def shares(model: Path) -> Iterator[EntityLinker]:
+    """A linker over shares, chemicals and parts with ids of many kinds, in a base `shares`."""
+    ids = "AAPL F 64-17-5 550e8400-e29b-41d4-a716-446655440000 sku-00123 SKU-7 twin-1 TWIN-1 5844 react lib".split()
+    names = "Apple,Motor Company,ethanol,Some Part,Screw,Nut,Bolt,Other Bolt,Ford,Reactive Library,react".split(",")
+    rows = [{"id": one, "name": name} for one, name in zip(ids, names, strict=True)]
+    with EntityLinker.build(rows, collection="shares", model=str(model), threshold=0.9) as opened:
+        yield opened
+
+
+def test_an_ordinary_word_of_a_text_is_no_id(shares: EntityLinker) -> None:
+    """In running text an id has a digit, a prefix, or capitals."""
+    found = shares.annotate("They lib at twin-1, and sku-00123 with AAPL.", include_nil=True, threshold=0.9)
+    by_id = {one.text for one in found if one.link.rule == "entity id" and one.link.entity_id}
+
+    assert "lib" not in by_id
+    assert [is_id_in_text(word) for word in ("lib", "Nice", "ALL", "AAPL", "twin-1", "x:lib")] == [
+        False, False, False, True, True, True,
+    ]  # fmt: skip
 
 
 def test_an_id_finds_the_canonical_name_of_its_entity(tmp_path: Path) -> None:
