@@ -56,6 +56,7 @@ def clean_mention(mention: object) -> str:
 
 
 _QUOTES = frozenset("""\"\" '' `` `' “” ‘’ „“ „” ‚‘ ‚’ «» »« ‹› ›‹ ”” ’’ 「」 『』 《》 〈〉 ＂＂""".split())
+_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
 _LAST_WORD = re.compile(r"(\S+?)[.。]$")
 _ABBREVIATED = re.compile(r"\w{2}\.\s")
 _LETTERS_OF_WORD = 5  # of a word from which a full stop behind it abbreviates nothing
@@ -76,7 +77,7 @@ def unquoted(text: str) -> str:
     """What stands in quotation marks as a whole, else the text itself; not `"A" and "B"`."""
     while len(text) > 2 and (marks := text[0] + text[-1]) in _QUOTES:
         inside = text[1:-1]
-        if not inside.strip() or any(mark in inside.strip(marks) for mark in marks):
+        if not inside.strip() or any(mark in _APOSTROPHE.sub("", inside.strip(marks)) for mark in marks):
             break
         text = inside.strip()
     return text

@@ -98,6 +98,21 @@ def test_a_context_resolves_a_surname(linker: EntityLinker) -> None:
         assert [candidate.probability for candidate in in_context.candidates] == pytest.approx(of_alone, abs=1e-6)
 
 
+def test_a_later_bare_mention_keeps_the_longer_name(linker: EntityLinker) -> None:
+    """A common word at the start of a sentence makes no longer name of a mention, and of several longer ones those
+    count that the base has.
+    """
+    before = linker.link("Clinton", context="Bill Clinton met the mayor.")
+    for context in (
+        "Bill Clinton met the mayor. Later Clinton left.",
+        "Bill Clinton met the mayor. Secretary Clinton left.",
+        "Friends of Clinton came. Bill Clinton met the mayor. Nobody Clinton knew left.",
+    ):
+        link = linker.link("Clinton", context=context)
+        assert link.candidates[0].entity_id == "bill", context
+        assert link.probability == pytest.approx(before.probability, abs=0.1), context
+
+
 def test_annotate_links_a_document_together(linker: EntityLinker) -> None:
     """With `document` the surname is found and linked as its full name is; batches as single texts."""
     alone = linker.annotate(TEXT, document=True, threshold=0.0)

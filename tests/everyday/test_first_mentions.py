@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,23 @@ def test_the_python_examples_run_and_answer_right(printed: list[str]) -> None:
     expected = ["Big Apple new-york-city", "heart attack myocardial-infarction", "NYTimes the-new-york-times"]
     assert linked[1:4] == expected
     assert printed[-1] == "nyc"
+
+
+@pytest.mark.parametrize("page, word", [("linking", "Asking(judge"), ("documents", "context=text")])
+def test_examples_of_a_judge_and_of_a_context_show_something(
+    page: str, word: str, linker: EntityLinker, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge of the docs is asked, and a surname after the whole name is that person."""
+    monkeypatch.setenv("PEARL_QDRANT_STORE", store)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(next(one for one in blocks if word in one), f"{page}.md", "exec"), names)
+
+    if page == "linking":
+        assert names["asking"].asked == names["asking"].decided > 1
+        assert [one.entity_id is None for one in names["links"]] == [True, False, False]
+    else:
+        assert names["link"].entity_id == "bill-clinton"
 
 
 @pytest.mark.slow

@@ -9,13 +9,14 @@ later one to the front.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import BinaryIO, NamedTuple, Protocol
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.words import is_common
 from pearl_qdrant.linking.documents import features
 from pearl_qdrant.linking.documents.model import (
     FEATURES,

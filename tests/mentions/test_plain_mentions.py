@@ -1,0 +1,67 @@
+"""Mentions in quotation marks, and with a final full stop: they are linked as without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pearl_qdrant import EntityLinker, NilReason
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.mentions import plain_mention
+
+NAMES = (
+    "insulin glargine;valsartan;Apple Pie;Fish and Chips;“Heroes”;Heroes;Acme Inc.;Acme Incorporated Works;Washington, D.C."
+).split(";")
+MARKS = ('""', "''", "“”", "‘’", "„“", "«»", "»«", "‹›", "「」")
+
+
+@pytest.fixture(scope="module")
+def linker(shipped: Encoder) -> Iterator[EntityLinker]:
+    """A linker over drugs, dishes, songs, a company and a city."""
+    rows = [{"id": f"e{i}", "name": name} for i, name in enumerate(NAMES)]
+    with EntityLinker.build(rows, model=shipped) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize("mention", ["insulin glargin", "Valsartan HCT", "Grandma's apple pie", "fish & chip", "AC-12"])
+def test_marks_around_and_a_full_stop_change_nothing(linker: EntityLinker, mention: str, limit: int | None) -> None:
+    """The answer has the probabilities of the plain mention, and the mention as it was given."""
+    written = [*(marks[0] + mention + marks[1] for marks in MARKS), f"{mention}.", f'"{mention}".', f'"{mention}."']
+    if mention.endswith(("chip", "HCT", "pie")):  # its last word may be an abbreviation
+        written = [one for one in written if "." not in one]
+    plain, *others = linker.link_batch([mention, *written], limit=limit)
+
+    assert [one.mention for one in others] == written
+    for one in others:
+        assert (one.entity_id, one.probability, one.nil_reason) == (plain.entity_id, plain.probability, plain.nil_reason)
+        assert one.candidates == plain.candidates
+
+
+@pytest.mark.parametrize(
+    "written, entity_id", [("“Heroes”", "e4"), ("Heroes", "e5"), ('"Acme Inc."', "e6"), ("Washington, D.C.", "e8")]
+)
+def test_names_stay_as_they_are_written(linker: EntityLinker, written: str, entity_id: str) -> None:
+    """Names with marks and full stops are found by their own letters, and stay what they are in quotation marks."""
+    assert linker.link(written).entity_id == entity_id
+
+
+def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker) -> None:
+    """`"n/a"` is no name."""
+    assert [linker.link(one).nil_reason for one in ('"n/a"', "“1985”", "'-'")] == [NilReason.NO_NAME] * 3
+
+
+@pytest.mark.parametrize(
+    "written, plain",
+    [
+        ('""valsartan""', "valsartan"),
+        ("(tablets).", "(tablets)"),
+        ("ibuprofen 400.", "ibuprofen 400"),
+        ("糖尿病。", "糖尿病。"),
+        *((same, same) for same in ('"A" and "B"', "'Allo 'Allo'", "Smith Jr.", "Boston Univ.", "Nat. Genet.", ".", '""')),
+    ],
+)
+def test_what_is_taken_off(written: str, plain: str) -> None:
+    """Marks around the whole alone, and no full stop of an abbreviation."""
+    assert plain_mention(written) == plain
