@@ -15,7 +15,9 @@ import codecs
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from typing import BinaryIO
 
 from ingest.io import limits
 from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
@@ -231,6 +233,18 @@ class Utf8Source(ByteSource):
             self.found = None if _is_utf8(chunk[:cut]) else find_encoding(chunk[:cut])
             rest = chain((chunk,), chunks)
             yield from rest if self.found is None else _decode_all(rest, self.found)
+
+
+class OpenSource(ByteSource):
+    """A file that somebody else opened, which can be read once."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self.path, self.size = path, 0
+        self._file = file
+
+    def chunks(self) -> Iterator[bytes]:
+        read = getattr(self._file, "read1", self._file.read)  # what a pipe has by now
+        return iter(partial(read, HEAD_BYTES), b"")
 
 
 def find_encoding(block: bytes) -> str | None:

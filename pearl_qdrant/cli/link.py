@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shlex
 import sys
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     "--file",
     "file",
     type=shared.InputFile(),
-    help="File with one mention per line, UTF-8; - is stdin. An empty line gets an empty answer.",
+    help="File with one mention per line; - is stdin, UTF-8. An empty line gets an empty answer.",
 )
 @click.option(
     "--format",
@@ -121,6 +122,13 @@ def link(  # long: help has its examples
         options = LinkOptions(**given)
     if explain:
         options = options.updated(limit=options.most_candidates)
+    raw: shared.Utf8File | None = None
+    if file is not None and shared.name_of(file) != "-":
+        raw = shared.Utf8File(file)
+        file = io.BufferedReader(raw, _HEAD_BYTES)
+        if not (has_documents or properties or column) and (head := _table_head(file)):
+            one = f"its lines are linked as one mention each. --property name={head[0]} links a column"
+            echo(f"{raw.name} looks like a table ({', '.join(head)}), and {one}.", err=True)
     with target.open(threshold=options.threshold) as linker:
         if file is not None and has_documents:
             found_links = _in_documents(linker, file, options)
@@ -151,6 +159,8 @@ def link(  # long: help has its examples
                 echo(*(f"    {line}" for line in explain_link(found, calibration, linker.model)))
         if file is not None:
             shared.report_newer_state(linker)
+            if raw is not None and raw.found is not None:
+                echo(f"{raw.name} is not UTF-8; it was read as {raw.found}.", err=True)
             if counts is not None and report is not None:
                 counts.write(report, title=Path(shared.name_of(file)).name)
 
@@ -183,12 +193,28 @@ def _read_table(file: BinaryIO, column: str | None, properties: Mapping[str, str
     from pearl_qdrant.linking.mentions import read_text_lines
 
     lines = [line for _, line in read_text_lines(file, shared.name_of(file))]
-    delimiter = max("\t;,", key=lines[0].count) if lines else ","
-    head, *rows = list(csv.reader(lines, delimiter=delimiter)) or [[]]
+    head, *rows = list(csv.reader(lines, delimiter=_delimiter(lines))) or [[]]
     for name in filter(None, (column, *properties.values())):
         if name not in head:
             raise click.UsageError(f"{shared.name_of(file)} has no column {name!r}; it has: {', '.join(head)}.")
     return {name: [row[at] if at < len(row) else "" for row in rows] for at, name in enumerate(head)}
+
+
+_HEAD_BYTES = 1 << 16
+_HEAD_LINES = 6  # of a table that are looked at
+
+
+def _table_head(file: io.BufferedReader) -> list[str]:
+    """The names of the columns of a file that is evidently a table, by its ending and its first lines; none of others."""
+    if Path(str(file.name)).suffix.lower() not in (".csv", ".tsv"):
+        return []
+    lines = file.peek(_HEAD_BYTES).decode("utf-8", "replace").splitlines()[:_HEAD_LINES]
+    rows = [row for row in csv.reader(lines, delimiter=_delimiter(lines)) if row]
+    return rows[0] if len(rows) > 1 and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1 else []
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    return max("\t;,", key=lines[0].count) if lines else ","
 
 
 def key_of(passage: Passage) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -116,6 +117,32 @@ class InputFile(click.File):
 
         with warn_while_waiting(str(value)):
             return super().convert(value, param, ctx)
+
+
+class Utf8File(io.RawIOBase):
+    """An open file as UTF-8, whatever its encoding, which is found as that of a base. `found` says which one it was, if
+    it is not UTF-8, when the part that shows it was read.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        from ingest.io.encoding import OpenSource, Utf8Source
+
+        self.name = name_of(file)
+        self._source = Utf8Source(OpenSource(file, self.name))
+        self._chunks, self._rest = self._source.chunks(), b""
+
+    @property
+    def found(self) -> str | None:
+        return self._source.found
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or next(self._chunks, b"")
+        some, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(some)] = some
+        return len(some)
 
 
 def name_of(file: BinaryIO) -> str:

@@ -159,11 +159,44 @@ def test_mentions_of_a_file_are_utf_8_with_or_without_a_byte_order_mark(loaded: 
         "New York",
     ]
 
-    mentions.write_bytes(b"NYC\nZ\xfcrich\n")
+    mentions.write_bytes("São Paulo\n".encode() + b"Z\xfcrich\n")
     refused = loaded("link", "--file", str(mentions))
 
     assert refused.status == 1
     assert f"{mentions}:2: not UTF-8" in refused.err
+
+
+@pytest.mark.parametrize("encoding, found", [("cp1252", "cp1252"), ("utf-16", "utf-16-le")])
+def test_mentions_of_a_file_are_read_in_the_encoding_that_it_has(
+    loaded: Run, tmp_path: Path, encoding: str, found: str
+) -> None:
+    """As a base is, for lines and for a column of a table; what it was is said."""
+    text = "Name;Ort\nNYC;Zürich\nNew York;Genève\nMünchen;Köln\n"
+    (tmp_path / "lines.txt").write_bytes(text.encode(encoding))
+    (tmp_path / "table.csv").write_bytes(text.encode(encoding))
+
+    lines = loaded("link", "--file", str(tmp_path / "lines.txt"), "--json")
+    column = loaded("link", "--file", str(tmp_path / "table.csv"), "--property", "name=Name", "--json")
+
+    assert [one["mention"] for one in lines.lines()] == text.splitlines()
+    assert [one["mention"] for one in column.lines()] == ["NYC", "New York", "München"]
+    assert f"lines.txt is not UTF-8; it was read as {found}." in lines.err
+    assert f"read as {found}" in column.err
+
+
+def test_a_table_whose_lines_are_linked_is_noted(loaded: Run, tmp_path: Path) -> None:
+    """One line says so, and how a column is linked; not for a list in a .csv file, nor where a column is named."""
+    for name, text in (("a.csv", "Company;City\nNYC;x\n"), ("a.tsv", "Company\tCity\nNYC\tx\n")):
+        (tmp_path / name).write_text(text, "utf-8")
+        noted = loaded("link", "--file", str(tmp_path / name), "--json")
+        assert noted.err.count("\n") == 1
+        assert "looks like a table (Company, City)" in noted.err
+        assert "--property name=Company links a column" in noted.err
+        assert len(noted.lines()) == 2
+        assert "looks like" not in loaded("link", "--file", str(tmp_path / name), "--property", "name=Company").err
+    for name, text in (("b.csv", "NYC\nNew York, NY\nParis\n"), ("b.txt", "Company;City\nNYC;x\n")):
+        (tmp_path / name).write_text(text, "utf-8")
+        assert loaded("link", "--file", str(tmp_path / name)).err == ""
 
 
 def test_link_splits_lists(loaded: Run) -> None:
