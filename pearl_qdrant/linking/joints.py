@@ -22,6 +22,7 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.words import is_common
 from pearl_qdrant.linking.columns import OWN, EntityColumns, of_candidates
 from pearl_qdrant.linking.mentions import is_no_name, plain_mention
 from pearl_qdrant.linking.options import LinkOptions
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 _JOINT = re.compile(r"[;|,&/\n；、]|\s(?:and|und|et|y|e|\+|or|oder|ou|vs\.?|[-–—])\s")
 _LISTING = re.compile(r"[;|\n；]")  # between the parts of a list, and seldom within a name
-_DASHES = frozenset("-–—")
+_DASHES, _SLASH = frozenset("-–—"), "/"
+_SHORT = 3  # letters of a word from which it is no sign of a unit
 _SURELY = 0.8  # probability from which a part of such a list is one without being a name as it stands
 _WINDOW = 128  # links that wait until their parts are looked up together
 _MOST_PIECES = 60  # of a mention
@@ -98,7 +100,8 @@ class _Cut:
                 places.append((start, found.start()))
                 joints.append("")
             if joints:  # of several joints between two pieces the last one counts, as in `X, and Y`
-                joints[-1] = found[0].strip()
+                is_tight = not text[: found.start()][-1:].isspace() and not text[found.end() :][:1].isspace()
+                joints[-1] = " / " if found[0] == _SLASH and not is_tight else found[0].strip()
             start = found.end()
         if text[start:].strip():
             places.append((start, len(text)))
@@ -143,7 +146,9 @@ class _Cut:
             before = points
         if not entities or set.intersection(*entities):
             return []
-        return [self.run(*one) for one in parts]
+        found = [self.run(*one) for one in parts]
+        slashed = all(self.joints[start - 1] == _SLASH for start, _ in parts[1:])
+        return [] if slashed and all(map(_is_ordinary, found)) else found
 
     def _is_place(self, start: int, inner: Sequence[NamePoint], outer: Sequence[NamePoint], common: Set[str]) -> bool:
         """Whether the piece from which a name starts stands behind a comma or a dash as a place. Two of one type with a
@@ -155,10 +160,12 @@ class _Cut:
         return joint == "," and _is_place_of(inner, outer, common)
 
     def listed(self) -> list[str]:
-        """The parts between the joints of lists, without white space; none if there is no such joint."""
+        """The parts between the joints of lists, without white space; none if there is no such joint, or all are
+        ordinary words: `join; unite` is one thing.
+        """
         parts = [part.strip() for part in _LISTING.split(self.text)]
         found = [part for part in parts if part]
-        return found if len(found) > 1 and not any(map(is_no_name, found)) else []
+        return [] if len(found) < 2 or any(map(is_no_name, found)) or all(map(_is_ordinary, found)) else found
 
     def tails(self) -> list[tuple[str, str]]:
         """What stands before and behind each comma, from the last one on, back to the last other joint."""
@@ -168,6 +175,11 @@ class _Cut:
                 break
             found.append((self.run(0, i - 1), self.run(i, i)))
         return found
+
+
+def _is_ordinary(part: str) -> bool:
+    """Whether a part is an ordinary word or the sign of a unit: `warm/hot` and `bit/s` are one thing."""
+    return len(part) < _SHORT or (part.isalpha() and is_common(part.lower()))
 
 
 def _is_place_of(inner: Sequence[NamePoint], outer: Sequence[NamePoint], common: Set[str]) -> bool:

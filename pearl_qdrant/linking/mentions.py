@@ -26,7 +26,7 @@ from typing import BinaryIO
 
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import LEGAL_FORMS, is_common
+from pearl_qdrant.lexical.words import LEGAL_FORMS, is_common, is_word
 from pearl_qdrant.settings import MAX_LINE_BYTES
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import MAX_NAMES, NamePoint
@@ -59,7 +59,7 @@ _QUOTES = frozenset("""\"\" '' `` `' “” ‘’ „“ „” ‚‘ ‚’ �
 _APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
 _LAST_WORD = re.compile(r"(\S+?)[.。]$")
 _ABBREVIATED = re.compile(r"\w{2}\.\s")
-_LETTERS_OF_WORD = 5  # of a word from which a full stop behind it abbreviates nothing
+_LETTERS_OF_WORD = 5  # of a known word from which a full stop behind it abbreviates nothing: not `Wash.`, `Ill.`
 
 
 def plain_mention(text: str) -> str:
@@ -91,8 +91,8 @@ def _without_full_stop(text: str) -> str:
     if last[-1].isdigit() or last[-1] in ")]" or last[-1] in "".join(_QUOTES):
         return kept
     word = fold_name(last)
-    is_word = len(word) >= _LETTERS_OF_WORD or (len(word) > 2 and is_common(word))
-    return kept if is_word and last.isalpha() and word not in LEGAL_FORMS and word not in _TITLES else text
+    is_whole = len(word) >= _LETTERS_OF_WORD and last.isalpha() and (is_common(word) or is_word(word))
+    return kept if is_whole and word not in LEGAL_FORMS and word not in _TITLES else text
 
 
 def is_too_long(mention: object) -> bool:

@@ -95,6 +95,16 @@ def test_a_name_with_a_joint_is_no_list(linker: EntityLinker, mention: str, enti
     assert linker.link(mention, limit=1, threshold=0.1).entity_id == entity_id
 
 
+def test_a_slash_between_ordinary_words_is_no_list(shipped: Encoder) -> None:
+    """Two words for one idea, and the sign of a unit, stay whole; names, and words with spaces between, are a list."""
+    names = "warm,hot,spirit,soul,bit,s,valsartan,Munich".split(",")
+    with EntityLinker.build([Entity(one, one) for one in names], model=shipped) as linker:
+        for mention in ("warm/hot", "Spirit/Soul", "bit/s"):
+            assert linker.link(mention).nil_reason is not NilReason.SEVERAL_NAMES
+        for mention in ("warm / hot", "warm; hot", "valsartan/soul", "Munich/warm"):
+            assert linker.link(mention).nil_reason is NilReason.SEVERAL_NAMES
+
+
 @pytest.mark.parametrize("mention", ["Finland/Suomi", "Suomi; Finland", "Finland or Suomi"])
 def test_two_names_of_one_entity_are_no_list(linker: EntityLinker, mention: str) -> None:
     """What stands between two words for one thing joins nothing."""
