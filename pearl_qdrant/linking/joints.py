@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -151,12 +152,13 @@ class _Cut:
         return [] if slashed and all(map(_is_ordinary, found)) else found
 
     def _is_place(self, start: int, inner: Sequence[NamePoint], outer: Sequence[NamePoint], common: Set[str]) -> bool:
-        """Whether the piece from which a name starts stands behind a comma or a dash as a place. Two of one type with a
-        dash between them are two things, also where all entities are of this type.
+        """Whether the piece from which a name starts stands behind a comma or a dash as a place. Two with a dash between
+        them are two things where both are of one type, or the base has no types.
         """
         joint = self.joints[start - 1]
         if joint in _DASHES:
-            return _is_place_of(inner, outer, frozenset())
+            has_types = any(point.kb_types or point.types for point in outer)
+            return has_types and _is_place_of(inner, outer, frozenset())
         return joint == "," and _is_place_of(inner, outer, common)
 
     def listed(self) -> list[str]:
@@ -186,8 +188,21 @@ def _is_place_of(inner: Sequence[NamePoint], outer: Sequence[NamePoint], common:
     """Whether the entities of two names with a comma between may be a thing and the place where it is: the second is a
     place, and not known to be of the kind of the first.
     """
-    places = [point for point in _first(outer) if not _PLACES.isdisjoint(point.filter_types)]
-    return any(not _is_one_kind(one, place, common) for one in _first(inner) for place in places)
+    places = [point for point in _first(outer) if _is_place(point)]
+    return any(
+        not _is_one_kind(one, place, common) and not (_is_like(one, place) and not _is_place(one))
+        for one in _first(inner)
+        for place in places
+    )
+
+
+def _is_place(point: NamePoint) -> bool:
+    return not _PLACES.isdisjoint(point.filter_types)
+
+
+def _is_like(one: NamePoint, place: NamePoint) -> bool:
+    """Whether both have the same types in the base, and the model alone takes the second for a place: two dishes."""
+    return not place.types and bool(place.kb_types) and set(one.kb_types) == set(place.kb_types)
 
 
 def _first(points: Sequence[NamePoint]) -> Sequence[NamePoint]:
@@ -252,14 +267,15 @@ def _nil(link: Link) -> Link:
 
 
 def _covers(link: Link, parts: Sequence[str]) -> bool:
-    """Whether a mention is linked to a name of which it is a slip, or which has the words of all its parts."""
+    """Whether a mention is linked to a name of which it is a slip, or which has the words of all its parts, each as
+    often: `The Matrix` has not those of `The Matrix and The Matrix Revolutions`.
+    """
     if link.entity_id is None:
         return False
     name, mention = link.candidates[0].name, _key(link.mention)
-    words = set(fold_name(name).split())
     n_edits = OSA.distance(mention, _key(name), score_cutoff=_MOST_EDITS)
     is_slip = n_edits <= min(_MOST_EDITS, len(mention) / _LETTERS_AN_EDIT)
-    return is_slip or all(words.issuperset(fold_name(part).split()) for part in parts)
+    return is_slip or Counter(fold_name(" ".join(parts)).split()) <= Counter(fold_name(name).split())
 
 
 def _in_places(

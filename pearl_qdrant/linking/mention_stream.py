@@ -329,7 +329,9 @@ class MentionStream:
         self, found: Sequence[ScoredMention], texts: Sequence[str], link_query: LinkQuery, exclude: Exclude | None
     ) -> list[ScoredMention]:
         """The mentions of a slice; those that are ids and not themselves names, with the entity first whose id it is."""
-        maybe = {text: None for text, one in zip(texts, found, strict=True) if one.certainty == 1 and looks_like_id(text)}
+        maybe = {
+            text: None for text, one in zip(texts, found, strict=True) if one.certainty == 1 and looks_like_id(text)
+        }
         if not maybe:
             return list(found)
         collections = [target.collection for target in self.statistics.targets().all]

@@ -95,6 +95,20 @@ def test_a_name_with_a_joint_is_no_list(linker: EntityLinker, mention: str, enti
     assert linker.link(mention, limit=1, threshold=0.1).entity_id == entity_id
 
 
+def test_names_of_one_type_are_a_list_whatever_the_model_takes_them_for(shipped: Encoder) -> None:
+    """A dish behind a comma is no place; places without types are two things with a dash between; and a name that has
+    the words of two, but not as often, is neither.
+    """
+    dishes = "Green Curry,Tiramisu,Beef Bourguignon,Panna Cotta,Minestrone,Hummus".split(",")
+    with EntityLinker.build([Entity(one, one, (), ("recipe",)) for one in dishes], model=shipped) as linker:
+        assert linker.link("Green Curry, Tiramisu").nil_reason is NilReason.SEVERAL_NAMES
+        assert linker.link("Beef Bourguignon, Panna Cotta").nil_reason is NilReason.SEVERAL_NAMES
+    others = "Tel Aviv,Reykjavik,Halifax,Beirut,The Matrix,The Matrix Revolutions".split(",")
+    with EntityLinker.build([Entity(one, one) for one in others], model=shipped) as linker:
+        assert linker.link("Tel Aviv – Reykjavik").nil_reason is NilReason.SEVERAL_NAMES
+        assert linker.link("The Matrix Revolutions and The Matrix").nil_reason is NilReason.SEVERAL_NAMES
+
+
 def test_a_slash_between_ordinary_words_is_no_list(shipped: Encoder) -> None:
     """Two words for one idea, and the sign of a unit, stay whole; names, and words with spaces between, are a list."""
     names = "warm,hot,spirit,soul,bit,s,valsartan,Munich".split(",")
@@ -113,7 +127,16 @@ def test_two_names_of_one_entity_are_no_list(linker: EntityLinker, mention: str)
 
 @pytest.mark.parametrize(
     "mention",
-    ["Munich; Nowhere at all", "Munich / Nowhere", "Siemens; Siemens AG", "Paris, Texas", "Paris, Paris", "Oslo", "1, 2", ", ;"],
+    [
+        "Munich; Nowhere at all",
+        "Munich / Nowhere",
+        "Siemens; Siemens AG",
+        "Paris, Texas",
+        "Paris, Paris",
+        "Oslo",
+        "1, 2",
+        ", ;",
+    ],
 )
 def test_what_is_no_list_is_decided_as_a_whole(linker: EntityLinker, mention: str) -> None:
     """Parts that the base lacks, a region, one name twice, numbers and signs alone make no list."""

@@ -35,7 +35,11 @@ def test_marks_around_and_a_full_stop_change_nothing(linker: EntityLinker, menti
 
     assert [one.mention for one in others] == written
     for one in others:
-        assert (one.entity_id, one.probability, one.nil_reason) == (plain.entity_id, plain.probability, plain.nil_reason)
+        assert (one.entity_id, one.probability, one.nil_reason) == (
+            plain.entity_id,
+            plain.probability,
+            plain.nil_reason,
+        )
         assert one.candidates == plain.candidates
 
 
@@ -59,7 +63,20 @@ def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker
         ("(tablets).", "(tablets)"),
         ("ibuprofen 400.", "ibuprofen 400"),
         ("糖尿病。", "糖尿病。"),
-        *((same, same) for same in ('"A" and "B"', "'Allo 'Allo'", "Smith Jr.", "Boston Univ.", "Eastern Wash.", "Zeno Eleat.", "Nat. Genet.", ".", '""')),
+        *(
+            (same, same)
+            for same in (
+                '"A" and "B"',
+                "'Allo 'Allo'",
+                "Smith Jr.",
+                "Boston Univ.",
+                "Eastern Wash.",
+                "Zeno Eleat.",
+                "Nat. Genet.",
+                ".",
+                '""',
+            )
+        ),
     ],
 )
 def test_what_is_taken_off(written: str, plain: str) -> None:
