@@ -122,13 +122,7 @@ def link(  # long: help has its examples
         options = LinkOptions(**given)
     if explain:
         options = options.updated(limit=options.most_candidates)
-    raw: shared.Utf8File | None = None
-    if file is not None and shared.name_of(file) != "-":
-        raw = shared.Utf8File(file)
-        file = io.BufferedReader(raw, _HEAD_BYTES)
-        if not (has_documents or properties or column) and (head := _table_head(file)):
-            one = f"its lines are linked as one mention each. --property name={head[0]} links a column"
-            echo(f"{raw.name} looks like a table ({', '.join(head)}), and {one}.", err=True)
+    file = _as_utf8(file, has_lines=not (has_documents or properties or column))
     with target.open(threshold=options.threshold) as linker:
         if file is not None and has_documents:
             found_links = _in_documents(linker, file, options)
@@ -159,8 +153,7 @@ def link(  # long: help has its examples
                 echo(*(f"    {line}" for line in explain_link(found, calibration, linker.model)))
         if file is not None:
             shared.report_newer_state(linker)
-            if raw is not None and raw.found is not None:
-                echo(f"{raw.name} is not UTF-8; it was read as {raw.found}.", err=True)
+            _note_encoding(file)
             if counts is not None and report is not None:
                 counts.write(report, title=Path(shared.name_of(file)).name)
 
@@ -200,12 +193,29 @@ def _read_table(file: BinaryIO, column: str | None, properties: Mapping[str, str
     return {name: [row[at] if at < len(row) else "" for row in rows] for at, name in enumerate(head)}
 
 
+def _as_utf8(file: BinaryIO | None, *, has_lines: bool) -> BinaryIO | None:
+    """A file by its path as UTF-8, whatever its encoding; a table that is linked line by line is noted."""
+    if file is None or shared.name_of(file) == "-":
+        return file
+    decoded = io.BufferedReader(shared.Utf8File(file), _HEAD_BYTES)
+    if has_lines and (head := _table_head(decoded)):
+        one = f"its lines are linked as one mention each. --property name={head[0]} links a column"
+        echo(f"{shared.name_of(file)} looks like a table ({', '.join(head)}), and {one}.", err=True)
+    return decoded
+
+
+def _note_encoding(file: BinaryIO) -> None:
+    raw = getattr(file, "raw", None)
+    if isinstance(raw, shared.Utf8File) and raw.found is not None:
+        echo(f"{raw.name} is not UTF-8; it was read as {raw.found}.", err=True)
+
+
 _HEAD_BYTES = 1 << 16
 _HEAD_LINES = 6  # of a table that are looked at
 
 
 def _table_head(file: io.BufferedReader) -> list[str]:
-    """The names of the columns of a file that is evidently a table, by its ending and its first lines; none of others."""
+    """The columns of a file that is evidently a table, by its ending and its first lines; none of others."""
     if Path(str(file.name)).suffix.lower() not in (".csv", ".tsv"):
         return []
     lines = file.peek(_HEAD_BYTES).decode("utf-8", "replace").splitlines()[:_HEAD_LINES]

@@ -152,8 +152,8 @@ class _Cut:
         return [] if slashed and all(map(_is_ordinary, found)) else found
 
     def _is_place(self, start: int, inner: Sequence[NamePoint], outer: Sequence[NamePoint], common: Set[str]) -> bool:
-        """Whether the piece from which a name starts stands behind a comma or a dash as a place. Two with a dash between
-        them are two things where both are of one type, or the base has no types.
+        """Whether the piece from which a name starts stands behind a comma or a dash as a place. Two with a dash
+        between them are two things where both are of one type, or the base has no types.
         """
         joint = self.joints[start - 1]
         if joint in _DASHES:

@@ -328,19 +328,15 @@ class MentionStream:
     def _by_id(
         self, found: Sequence[ScoredMention], texts: Sequence[str], link_query: LinkQuery, exclude: Exclude | None
     ) -> list[ScoredMention]:
-        """The mentions of a slice; those that are ids and not themselves names, with the entity first whose id it is."""
-        maybe = {
-            text: None for text, one in zip(texts, found, strict=True) if one.certainty == 1 and looks_like_id(text)
-        }
-        if not maybe:
-            return list(found)
-        collections = [target.collection for target in self.statistics.targets().all]
-        points = find_by_ids(collections, list(maybe), link_query.filter)
-        answers = []
-        for i, (text, scored) in enumerate(zip(texts, found, strict=True)):
-            point = points.get(text) if text in maybe and scored.certainty == 1 else None
-            is_id = point is not None and not (exclude is not None and exclude(i, point))
-            answers.append(put_first(scored, point) if is_id and point is not None else scored)
+        """The mentions of a slice; those that are ids, and not names, with the entity first whose id it is."""
+        answers = list(found)
+        rows = [i for i, text in enumerate(texts) if found[i].certainty == 1 and looks_like_id(text)]
+        collections = [target.collection for target in self.statistics.targets().all] if rows else []
+        points = find_by_ids(collections, dict.fromkeys(texts[i] for i in rows), link_query.filter)
+        for i in rows:
+            point = points.get(texts[i])
+            if point is not None and not (exclude is not None and exclude(i, point)):
+                answers[i] = put_first(found[i], point)
         return answers
 
 
