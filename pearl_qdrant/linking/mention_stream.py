@@ -332,7 +332,7 @@ class MentionStream:
         answers = list(found)
         rows = [i for i, text in enumerate(texts) if found[i].certainty == 1 and looks_like_id(text)]
         collections = [target.collection for target in self.statistics.targets().all] if rows else []
-        points = find_by_ids(collections, dict.fromkeys(texts[i] for i in rows), link_query.filter)
+        points = find_by_ids(collections, list({texts[i] for i in rows}), link_query.filter)
         for i in rows:
             point = points.get(texts[i])
             if point is not None and not (exclude is not None and exclude(i, point)):

@@ -352,7 +352,7 @@ def find_by_id(collections: Sequence[Collection], mention: str, types: Sequence[
 
 
 def find_by_ids(
-    collections: Sequence[Collection], mentions: Iterable[str], types: Sequence[str] = ()
+    collections: Sequence[Collection], mentions: Sequence[str], types: Sequence[str] = ()
 ) -> dict[str, NamePoint]:
     """The entities whose ids some mentions are: the points of their canonical names. A mention is left out if there is
     no such entity, or several differ and none of them has the mention itself as its id. Types are those of

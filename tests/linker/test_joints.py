@@ -48,7 +48,7 @@ def test_a_list_of_names_is_nil_and_says_so(linker: EntityLinker, joint: str) ->
 
     assert (link.entity_id, link.nil_reason, link.parts) == (None, NilReason.SEVERAL_NAMES, ())
     assert "several names" in explain_link(link, linker.calibration)[0]
-    assert "--split (split=True) links each" in explain_link(link, linker.calibration)[0]
+    assert "the option `split` links each" in explain_link(link, linker.calibration)[0]
 
 
 @pytest.mark.parametrize(

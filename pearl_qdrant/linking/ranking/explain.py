@@ -112,7 +112,7 @@ def _decision(link: Link, calibration: Calibration) -> str:
     if link.nil_reason is NilReason.NO_NAME:
         return "NIL: this stands for nothing, or is a title or a number alone, and no entity has it for a name"
     if link.nil_reason is NilReason.SEVERAL_NAMES:
-        how = f"each of the {len(link.parts)} is linked" if link.parts else "--split (split=True) links each"
+        how = f"each of the {len(link.parts)} is linked" if link.parts else "the option `split` links each"
         return f"NIL: these are several names of the base, and not one; {how}"
     if link.nil_reason is NilReason.AMBIGUOUS:
         names = sum(c.tie or c.name == link.candidates[0].name for c in link.candidates)
