@@ -66,6 +66,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("equal_part", 1, "a part between commas is the name of this organisation"),
     Feature("mention_words", 0, "letters of the mention in words of the name"),
     Feature("name_words", 0, "letters of the name in words of the mention"),
+    Feature("known_word", -1, "another known name where the persons' names differ by letters"),
     Feature("judge", 1, "the judge of two names, which reads both at once"),
     Feature("judge_sure", 1, "the judge is sure that they are one"),
     Feature("judge_doubts", -1, "the judge is sure that they are two"),

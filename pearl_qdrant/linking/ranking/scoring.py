@@ -58,6 +58,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     is_acronym,
     is_misread,
     new_string_features,
+    other_known_word,
     shared_letters,
     sorted_similarity,
     string_features,
@@ -105,8 +106,9 @@ def candidate_features(
     if name.is_other_script:
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
+    is_a_person = is_person(point) and not name.is_other_script
     is_read = bool(of_mention.numbers or of_name.numbers) and is_misread(of_mention, of_name)
-    changes = UNCHANGED if is_read else word_changes(of_mention, of_name)
+    changes = UNCHANGED if is_read else word_changes(of_mention, of_name, are_persons=is_a_person)
     is_other = bool(changes.is_code or changes.any_replaced or changes.only_added or changes.only_missing)
     others = nearest[-1] if similarity == nearest[0] else nearest[0]
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
@@ -126,10 +128,11 @@ def candidate_features(
         1.0 if is_wanted else 0.0,
         number_differs(of_mention, of_name),
         opposite(of_mention, of_name),
-        are_cut_words(of_mention, of_name),
+        are_cut_words(of_mention, of_name, are_persons=is_a_person),
         equal_part(of_mention, of_name) if is_organisation(point) else 0.0,
         shared_letters(of_mention, of_name),
         shared_letters(of_name, of_mention),
+        other_known_word(of_mention, of_name) if is_a_person else 0.0,
         *UNJUDGED,
     )
 
@@ -140,6 +143,11 @@ UNJUDGED = (0.0,) * (JUDGED.stop - JUDGED.start)
 def is_organisation(point: NamePoint) -> bool:
     """Whether a name is that of an organisation or a building, by the base, or by the type head where it has none."""
     return not {"ORG", "FAC"}.isdisjoint(point.types) or (not point.types and point.predicted_type in ("ORG", "FAC"))
+
+
+def is_person(point: NamePoint) -> bool:
+    """Whether a name is that of a person, by the base, or by the type head where it has none."""
+    return "PERSON" in point.types or (not point.types and point.predicted_type == "PERSON")
 
 
 def length(of_mention: StringFeatures) -> float:
