@@ -262,10 +262,24 @@ def slip_features(folded: str) -> tuple[UInt32Array, FloatArray]:
     return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
 
 
+def near_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
+    """`slip_features` of a spelling key for what is no longer a short name: parts, and keys of swaps."""
+    keys, parts = spelling_features(_swaps(spelling)), mention_parts(spelling)
+    indices, first = np.unique(np.append(keys, np.array([*parts], np.uint32)), return_index=True)
+    return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
+
+
+def _swaps(spelling: str) -> set[str]:
+    """The other strings with two neighbours swapped."""
+    found = {spelling[:i] + spelling[i + 1] + spelling[i] + spelling[i + 2 :] for i in range(len(spelling) - 1)}
+    found.discard(spelling)
+    return found
+
+
 def _one_edit_away(spelling: str) -> set[str]:
     """The strings with two neighbours swapped; of a short one also those with a letter less, more or replaced."""
     n = len(spelling)
-    found = {spelling[:i] + spelling[i + 1] + spelling[i] + spelling[i + 2 :] for i in range(n - 1)}
+    found = _swaps(spelling)
     if n <= SHORT_LETTERS:
         cuts = [(spelling[:i], spelling[i:]) for i in range(n + 1)]
         found.update(start + end[1:] for start, end in cuts[:-1])
