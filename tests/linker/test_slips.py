@@ -81,6 +81,9 @@ def test_a_slip_of_one_name_alone_is_not_encoded(linker: EntityLinker, counting:
     assert {link.rule for link in links} == {"slip"}
     assert [link.probability for link in links] == pytest.approx([0.985] * len(SLIPS))
     assert not counting.seen
+    assert [link.probability for link in linker.link_batch(["Bancaster", "iWnchester"])] == pytest.approx(
+        [0.949, 0.985]
+    )
 
 
 def test_a_slip_is_answered_alike_by_every_call(linker: EntityLinker) -> None:
@@ -111,6 +114,7 @@ def test_a_slip_is_answered_alike_by_every_call(linker: EntityLinker) -> None:
         "casual inference",  # a word of English
         "Papuan Hornbill",  # a word of the base
         "methyl orthosilicate",  # another alcohol
+        "Kilmarnock Kurtalan",  # a word more
         "Моска-река",  # another script
         "Kirkbmoorside",  # a slip of two names
         "Wincestre",  # two letters
