@@ -111,10 +111,12 @@ def _of_initials(folded: str) -> set[int]:
     return {_feature(f"={one}") for one in initials(words) | initials(words[1:]) if len(one) in _SEARCHED}
 
 
-def mention_parts(key: str) -> set[int]:
-    """Features of the parts that names have which differ from the spelling key of a mention by one or two edits."""
+def mention_parts(key: str, edits: int | None = None) -> set[int]:
+    """Features of the parts that names have which differ from the spelling key of a mention by one or two edits; by
+    default by two in a long one.
+    """
     found: set[int] = set()
-    edits = 2 if len(key) >= THIRDS_LETTERS else 1
+    edits = edits or (2 if len(key) >= THIRDS_LETTERS else 1)
     if not LEAST_LETTERS - 1 <= len(key) <= MAX_LETTERS + edits:
         return found
     for n in range(max(LEAST_LETTERS, len(key) - edits), min(MAX_LETTERS, len(key) + edits) + 1):
@@ -263,8 +265,8 @@ def slip_features(folded: str) -> tuple[UInt32Array, FloatArray]:
 
 
 def near_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
-    """`slip_features` of a spelling key for what is no longer a short name: parts, and keys of swaps."""
-    keys, parts = spelling_features(_swaps(spelling)), mention_parts(spelling)
+    """Features of the names that are one edit from a spelling key which is not short; `slip_features` has more."""
+    keys, parts = spelling_features(_swaps(spelling)), mention_parts(spelling, 1)
     indices, first = np.unique(np.append(keys, np.array([*parts], np.uint32)), return_index=True)
     return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
 

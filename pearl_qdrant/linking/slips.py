@@ -6,9 +6,9 @@
     the word    that differs is none: no English text has it, and no name of the base; so `causal`, `Type 2`, `hornbill`
                 in a base of birds are left to the search
 
-Of 24,239 mentions of fifty sets that others made 383 are settled, all rightly (the rules were chosen with these), and of
-slips made of 20,000 general names three in four; exact names are right for 98.6 %. Names of up to six letters, codes,
-numbers, two edits and other scripts are left: of them fewer are right (docs/experiments/decision.md).
+Of 24,239 mentions of fifty sets that others made 383 are settled, all rightly (the rules were chosen with these), and
+of slips made of 20,000 general names three in four; exact names are right for 98.6 %. Names of up to six letters,
+codes, numbers, two edits and other scripts are left: of them fewer are right (docs/experiments/decision.md).
 """
 
 from __future__ import annotations
