@@ -167,7 +167,7 @@ def find_by_name(
     where the caller has looked them up.
     """
     queries = Queries.of(mentions)
-    most = KEY_LIMITS * link_query.limit
+    most = n_by_key(link_query)
     found: list[list[MatchedName]] = [[] for _ in mentions]
     incomplete: set[int] = set()
     keyless = set(mentions)
@@ -180,7 +180,7 @@ def find_by_name(
                 own[i] = [MatchedName(point, None) for point in same]
             if points:
                 keyless.discard(mentions[i])
-        if own:
+        if own and link_query.names_first:
             of_own = queries.take([*own])
             set_string_scores(target.idf, of_own, of_own.ngrams(target.idf), [*own.values()], folded)
         for i, names in own.items():
@@ -197,6 +197,13 @@ def find_by_name(
                 name.dense = 1.0 if name.point.name == mention else None
             scored[mention] = score_own(mention, grouped, link_query, scorer)
     return scored, keyless
+
+
+def n_by_key(link_query: LinkQuery) -> int:
+    """Names with a key of a mention that are looked up: all of its own, or one where it is only asked whether there are
+    any.
+    """
+    return KEY_LIMITS * link_query.limit if link_query.names_first else 1
 
 
 def _by_key(

@@ -28,7 +28,7 @@ import numpy as np
 from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
+from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates, n_by_key
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.mentions import clean_mention, find_by_id, looks_like_id, take
 from pearl_qdrant.linking.options import LinkOptions
@@ -47,7 +47,6 @@ from pearl_qdrant.linking.slips import find_slips, look_up_alone, put_slip_first
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.pieces import pause, pausing
 from pearl_qdrant.settings import DEFAULT_LIMIT
-from pearl_qdrant.store.hybrid import KEY_LIMITS
 from pearl_qdrant.store.schema import NamePoint
 
 BATCH = 1024  # mentions encoded together; fewer where they are long
@@ -303,8 +302,7 @@ class MentionStream:
             return {}, set(), {}
         targets, languages = self.statistics.targets().all, link_query.languages
         if self.statistics.is_remote and link_query.has_slips and len(texts) == 1 and not link_query.filter:
-            n_by_key = KEY_LIMITS * link_query.limit
-            by_key, point = look_up_alone(targets, texts[0], n_by_key=n_by_key, languages=languages)
+            by_key, point = look_up_alone(targets, texts[0], n_by_key=n_by_key(link_query), languages=languages)
             own, keyless = self._find_own(texts, link_query, [[names] for names in by_key])
             slips = {} if point is None else {texts[0]: point}
         else:

@@ -6,9 +6,9 @@
     the word    that differs is none: no English text has it, and no name of the base; so `causal`, `Type 2`, `hornbill`
                 in a base of birds are left to the search
 
-Of 24,239 mentions of fifty sets that others made 383 are settled, all rightly (the rules were chosen with these), and
+Of 24,239 mentions of fifty sets that others made 382 are settled, all rightly (the rules were chosen with these), and
 of slips made of 20,000 general names three in four; exact names are right for 98.6 %. Names of up to six letters,
-codes, numbers, two edits and other scripts are left: of them fewer are right (docs/experiments/decision.md).
+codes, numbers, two edits and other scripts are left: of them fewer are right (docs/experiments/linking-speed.md).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from pearl_qdrant.store.schema import NamePoint
 
 LEAST_LETTERS = 7
 """Letters of mention and name from which a slip is settled. Of those of five and six letters that no name of another
-entity is within two edits of, 93 % are right: `vester` is none of `Lester`."""
+entity is within two edits of, 92 % are right: `vester` is none of `Lester`."""
 
 LEAST_SHORT = 9  # letters from which the word that differs may have three or four: `Castle Rcok`
 FIRST_LETTER = MOST_UNJUDGED
-"""Probability of a slip in the first letter of a word. Those of 383 slips that are 13 are right, as are all others, but
+"""Probability of a slip in the first letter of a word. Of 382 slips 13 are such, and right as all others are; but
 of 56 settled names of places and persons that a base lacks 19 have another first letter: `Wallendorf`, `Allendorf`."""
 
 REACH = 2  # edits within which another entity has no name

@@ -64,8 +64,9 @@ class Forest:
     def __post_init__(self) -> None:
         starts = (np.arange(len(self.column)) * self.column.shape[1])[:, None]
         children = np.stack([(self.right + starts).ravel(), (self.left + starts).ravel()], axis=1).ravel()
-        column, threshold, value = (one.ravel() for one in (self.column, self.threshold, self.value))
-        nodes = _Nodes(column, threshold, children, 2 * np.arange(len(column)), value, starts[:, 0])
+        column = self.column.ravel()
+        first = 2 * np.arange(len(column))
+        nodes = _Nodes(column, self.threshold.ravel(), children, first, self.value.ravel(), starts[:, 0])
         object.__setattr__(self, "nodes", nodes)
 
     @classmethod
