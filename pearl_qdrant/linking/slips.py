@@ -35,8 +35,8 @@ entity is within two edits of, 92 % are right: `vester` is none of `Lester`."""
 
 LEAST_SHORT = 9  # letters from which the word that differs may have three or four: `Castle Rcok`
 FIRST_LETTER = MOST_UNJUDGED
-"""Probability of a slip in the first letter of a word. Of 382 slips 13 are such, and right as all others are; but
-of 56 settled names of places and persons that a base lacks 19 have another first letter: `Wallendorf`, `Allendorf`."""
+"""Probability of a slip in the first letter of a word. Of 382 slips 13 are such, and right as all others are; but of 56
+settled names of places and persons that a base lacks 19 were: `Wallendorf`, `Allendorf`."""
 
 REACH = 2  # edits within which another entity has no name
 _GROUPS = ("methyl", "amin", "imin", "amid", "imid")
