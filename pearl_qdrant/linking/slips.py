@@ -2,7 +2,7 @@
 
     keys        no name of the base has a key of the mention (`candidates.find_by_name`)
     parts       names that share a part of it (`lexical.keys`): the nearest are one edit away
-    rivals      no name of another entity is within two edits
+    rivals      none of the others is of another entity and within two edits
     the word    that differs is none: no English text has it, and no name of the base; so `causal`, `Type 2`, `hornbill`
                 in a base of birds are left to the search
 
