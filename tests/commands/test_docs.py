@@ -40,6 +40,15 @@ LISTED = {
 """Commands in the table of docs/commands.md: of a group its commands, of a single one its arguments."""
 
 
+HOOK = runpy.run_path(str(DOCS / "command_reference.py"))
+"""What MkDocs calls."""
+
+TWINS = tuple(HOOK["CALLS"].items())
+"""Commands, some with the option that chooses another call, and the calls behind them."""
+
+SITE = {"repo_url": "https://github.com/OWNER/pearl-qdrant"}
+
+
 def test_every_command_is_explained_and_in_the_table() -> None:
     """`--help` of each says in a sentence what it does; the table of the docs has all commands, and no other."""
     for path, command in commands(cli):
@@ -104,14 +113,15 @@ def test_every_command_in_the_docs_is_one() -> None:
 
 def test_the_generated_reference_shows_every_option() -> None:
     """The site's page of commands has each command under its name, with all its options."""
-    hook = runpy.run_path(str(DOCS / "command_reference.py"))
-    page = hook["on_page_markdown"]((DOCS / "commands.md").read_text("utf-8"))
+    page = HOOK["on_page_markdown"]((DOCS / "commands.md").read_text("utf-8"), SITE)
     sections = dict(re.findall(r"^#+ pearl-qdrant (.*?) \{.*?\}\n(.*?)(?=^#|\Z)", page, re.MULTILINE | re.DOTALL))
 
     assert sections.keys() == {path for path, _ in commands(cli)}
     for path, command in commands(cli):
         options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
         assert [one.opts for one in options if one.opts[0] not in sections[path]] == [], path
+    for command, call in TWINS:
+        assert f"`{call}`" in sections[command.partition(" --")[0]]
 
 
 def test_links_and_files_of_the_docs_lead_somewhere() -> None:
@@ -202,10 +212,19 @@ def test_shares_of_other_scripts_in_the_readme_are_those_of_the_docs() -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    """A page of the docs is reached from the site's menu, and the menu names no page that does not exist."""
+    """A page of the docs is reached from the site's menu, but for the log, and the menu names no other."""
     menu = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]))
 
-    assert menu == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert menu == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if path.parent.name != "experiments"}
+
+
+def test_the_log_stays_in_the_repository() -> None:
+    """On the site a link to the log leads to the repository, from any page; the log's index leads to each of its pages."""
+    link = "[log](../experiments/decision.md#labels)"
+    index = (DOCS / "experiments" / "index.md").read_text("utf-8")
+
+    assert HOOK["on_page_markdown"](link, SITE) == f"[log]({SITE['repo_url']}/blob/main/docs/experiments/decision.md#labels)"
+    assert [path.name for path in (DOCS / "experiments").glob("*.md") if f"({path.name})" not in index] == ["index.md"]
 
 
 def drawn_tree() -> Iterator[str]:
@@ -246,8 +265,6 @@ def assert_parses(words: list[str]) -> None:
 
 PAGE = (DOCS / "python-api.md").read_text("utf-8")
 
-TWINS = re.findall(r"^\| `([\w -]+)` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
-"""Commands, some with the option that chooses another call, and the calls behind them."""
 
 
 def examples(text: str) -> list[str]:
@@ -281,13 +298,13 @@ def resolve(dotted: str) -> object:
 
 
 def test_every_command_has_a_library_call() -> None:
-    """Whatever I can do at the command line, the page shows me how to do in Python."""
+    """Whatever I can do at the command line, the reference names the call that does it in Python."""
     assert {command.partition(" --")[0] for command, _ in TWINS} == set(leaves(cli))
 
 
 @pytest.mark.parametrize("command, call", TWINS, ids=[command for command, _ in TWINS])
 def test_the_library_call_exists(command: str, call: str) -> None:
-    """The call that the page names can be imported and called, and one of the examples shows it."""
+    """The call that the reference names can be imported and called, and an example of the page shows it."""
     assert callable(resolve(call))
     assert any(re.search(rf"\b{call.rpartition('.')[2]}\(", example) for example in examples(PAGE))
 
@@ -296,12 +313,17 @@ def calls(example: str) -> Iterator[tuple[Callable[..., object], ast.Call]]:
     """Calls in an example to what it imports, and to a linker."""
     tree = ast.parse(example)
     known: dict[str, Callable[..., object]] = {}
+    modules: dict[str, object] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname or alias.name: importlib.import_module(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 value = resolve(f"{node.module}.{alias.name}")
                 if callable(value):
                     known[alias.name] = value
+                else:
+                    modules[alias.name] = value
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -309,6 +331,10 @@ def calls(example: str) -> Iterator[tuple[Callable[..., object], ast.Call]]:
             yield known[node.func.id], node
         elif isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("linker", "EntityLinker"):
             yield getattr(EntityLinker, node.func.attr), node
+        elif isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            module = modules.get(node.func.value.id)
+            if getattr(module, "__name__", "").startswith("pearl_qdrant"):
+                yield getattr(module, node.func.attr), node
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
