@@ -25,7 +25,7 @@ from pearl_qdrant.cli import cli
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")),
     *sorted((ROOT / "contrib").glob("*.md")),
     *sorted(DOCS.rglob("*.md")),
 )
