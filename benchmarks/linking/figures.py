@@ -117,7 +117,10 @@ def timed(base: Path, size: int, folder: Path) -> tuple[float, float, float]:
     load_base(part, collection=f"of-{size}", store=str(folder))
     with EntityLinker.open(f"of-{size}", store=str(folder)) as linker:
         deque(linker.link_batch([f"{name} x" for name in known[:64]]), maxlen=0)
-        ours = [processor_ms(lambda asked=asked: deque(linker.link_batch(asked), maxlen=0), N_TIMED) for asked in (known, slips)]
+        ours = [
+            processor_ms(lambda asked=asked: deque(linker.link_batch(asked), maxlen=0), N_TIMED)
+            for asked in (known, slips)
+        ]
     few = slips[: N_TIMED // 10]
     theirs = processor_ms(lambda: process.cdist(few, names, scorer=fuzz.ratio), len(few))
     return ours[0], ours[1], theirs
@@ -139,7 +142,9 @@ def sets_figures(folders: Sequence[Path]) -> Iterator[tuple[str, Figure]]:
         axes.plot(*ours.bins(), color=color, marker="o", markersize=4, label=title)
         click.echo(f"{title}: at {DEFAULT_THRESHOLD} precision {precision:.3f}, recall {recall:.3f}")
     curves_axes.plot([], [], color="0.4", linestyle=":", label="the same by WRatio")
-    curves_axes.plot([], [], color="0.4", marker="o", linestyle="", label=f"threshold {DEFAULT_THRESHOLD} (the default)")
+    curves_axes.plot(
+        [], [], color="0.4", marker="o", linestyle="", label=f"threshold {DEFAULT_THRESHOLD} (the default)"
+    )
     for one in (curves_axes, axes):
         one.set(xlim=(0, 1.01), ylim=(0, 1.01))
         one.legend(frameon=False, loc="lower left" if one is curves_axes else "upper left")
@@ -177,7 +182,9 @@ def new_figure(x: str, y: str) -> tuple[Figure, Axes]:
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--base", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Draw the time by size, too.")
+@click.option(
+    "--base", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Draw the time by size, too."
+)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where the SVG files go.")
 def main(folders: tuple[Path, ...], base: Path | None, out: Path) -> None:
     """Draw the figures into files, and print what they are made of."""
