@@ -1,5 +1,5 @@
-"""A hook of MkDocs: the command reference from the click tree, so that it cannot disagree with `--help`, with the call in
-Python behind each command; and links to what stays in the repository.
+"""A hook of MkDocs: the command reference from the click tree, so that it cannot disagree with `--help`, with the call
+in Python behind each command; and links to what stays in the repository.
 """
 
 from __future__ import annotations

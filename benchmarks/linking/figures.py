@@ -2,9 +2,8 @@
 
     python benchmarks/linking/figures.py FOLDER... --base base.tsv --out docs/pictures
 
-Each FOLDER is a set as `curated_sets.py` takes it, linked at the defaults; --base is a TSV of entities (id, name, aliases
-separated by `|`) of which the first names are loaded. Without one of the two, its figures stay as they are. Needs
-matplotlib; writes SVG.
+Each FOLDER is a set as `curated_sets.py` takes it, linked at the defaults; --base is a TSV of entities (id, name) of
+which the first names are loaded. Without one of the two, its figures stay as they are. Needs matplotlib; writes SVG.
 
     precision-recall.svg   by threshold, of the first candidate; dotted: WRatio of rapidfuzz by its cutoff
     reliability.svg        share of right first candidates in ten bins of their probability
@@ -98,11 +97,11 @@ def by_wratio(data: Curated) -> Ranked:
     return ranked([score / 100 for _, score, _ in found], [data.names[row][1] for _, _, row in found], data)
 
 
-def processor_ms(call: Callable[[], object], n: int) -> float:
-    """Milliseconds of processor time of all threads, for each of `n`."""
+def processor_ms(link: Callable[[Sequence[str]], object], asked: Sequence[str]) -> float:
+    """Milliseconds of processor time of all threads, for each mention."""
     start = time.process_time()
-    call()
-    return (time.process_time() - start) / n * 1e3
+    link(asked)
+    return (time.process_time() - start) / len(asked) * 1e3
 
 
 def timed(base: Path, size: int, folder: Path) -> tuple[float, float, float]:
@@ -117,13 +116,13 @@ def timed(base: Path, size: int, folder: Path) -> tuple[float, float, float]:
     load_base(part, collection=f"of-{size}", store=str(folder))
     with EntityLinker.open(f"of-{size}", store=str(folder)) as linker:
         deque(linker.link_batch([f"{name} x" for name in known[:64]]), maxlen=0)
-        ours = [
-            processor_ms(lambda asked=asked: deque(linker.link_batch(asked), maxlen=0), N_TIMED)
-            for asked in (known, slips)
-        ]
-    few = slips[: N_TIMED // 10]
-    theirs = processor_ms(lambda: process.cdist(few, names, scorer=fuzz.ratio), len(few))
-    return ours[0], ours[1], theirs
+
+        def link(asked: Sequence[str]) -> None:
+            deque(linker.link_batch(asked), maxlen=0)
+
+        of_known, of_slips = processor_ms(link, known), processor_ms(link, slips)
+    theirs = processor_ms(lambda asked: process.cdist(asked, names, scorer=fuzz.ratio), slips[: N_TIMED // 10])
+    return of_known, of_slips, theirs
 
 
 def sets_figures(folders: Sequence[Path]) -> Iterator[tuple[str, Figure]]:

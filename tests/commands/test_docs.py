@@ -24,6 +24,7 @@ from pearl_qdrant.cli import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+LOG = DOCS / "experiments"
 PAGES = (
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")),
     *sorted((ROOT / "contrib").glob("*.md")),
@@ -144,7 +145,7 @@ def test_links_and_files_of_the_docs_lead_somewhere() -> None:
 def test_the_docs_can_be_read() -> None:
     """README is a page, the site a book of 22,200 words, the log a quarter of that, the architecture ten minutes."""
     words = {path: len(path.read_text("utf-8").split()) for path in (*PAGES, ROOT / "CHANGELOG.md")}
-    log = sum(n for path, n in words.items() if path.parent.name == "experiments")
+    log = sum(n for path, n in words.items() if path.parent == LOG)
 
     assert words[ROOT / "README.md"] <= 700
     assert words[ROOT / "CHANGELOG.md"] <= 1000
@@ -218,21 +219,16 @@ def test_every_page_is_in_the_navigation() -> None:
     """A page of the docs is reached from the site's menu, but for the log, and the menu names no other."""
     menu = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]))
 
-    assert menu == {
-        path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if path.parent.name != "experiments"
-    }
+    assert menu == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md") if path.parent != LOG}
 
 
 def test_the_log_stays_in_the_repository() -> None:
-    """On the site a link to the log leads to the repository, from any page; the log's index leads to each of its pages."""
-    link = "[log](../experiments/decision.md#labels)"
-    index = (DOCS / "experiments" / "index.md").read_text("utf-8")
+    """On the site a link to the log leads to the repository, from any page; its index leads to each of its pages."""
+    page = HOOK["on_page_markdown"]("[log](../experiments/decision.md#labels)", SITE)
+    index = (LOG / "index.md").read_text("utf-8")
 
-    assert (
-        HOOK["on_page_markdown"](link, SITE)
-        == f"[log]({SITE['repo_url']}/blob/main/docs/experiments/decision.md#labels)"
-    )
-    assert [path.name for path in (DOCS / "experiments").glob("*.md") if f"({path.name})" not in index] == ["index.md"]
+    assert page == f"[log]({SITE['repo_url']}/blob/main/docs/experiments/decision.md#labels)"
+    assert [path.name for path in LOG.glob("*.md") if f"({path.name})" not in index] == ["index.md"]
 
 
 def drawn_tree() -> Iterator[str]:

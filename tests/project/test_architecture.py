@@ -145,9 +145,8 @@ def test_every_package_is_packaged() -> None:
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in MODULES.values()}
 
     assert {folder for folder in folders if folder not in MODULES} == set()
-    assert folders == set(
-        find_packages(str(ROOT), include=project()["tool"]["setuptools"]["packages"]["find"]["include"])
-    )
+    included = project()["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert folders == set(find_packages(str(ROOT), include=included))
 
 
 def beside(folder: str) -> dict[str, set[str]]:
