@@ -58,6 +58,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     is_acronym,
     is_misread,
     new_string_features,
+    other_known_word,
     shared_letters,
     sorted_similarity,
     string_features,
@@ -75,10 +76,7 @@ N_JUDGED = 2
 """Candidates of a mention whose names the judge reads. More hardly change an answer (docs/experiments/decision.md)."""
 
 LONG = 30  # letters and digits beyond which a mention counts as no longer
-
-
 _NEAR, _LEAD = COLUMN["edit_similarity"], COLUMN["edit_margin"]
-
 LEAST_DENSE = -0.25  # below the cosine of unrelated names a lower one says no more
 
 
@@ -105,8 +103,9 @@ def candidate_features(
     if name.is_other_script:
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
+    is_a_person = is_person(point) and not name.is_other_script
     is_read = bool(of_mention.numbers or of_name.numbers) and is_misread(of_mention, of_name)
-    changes = UNCHANGED if is_read else word_changes(of_mention, of_name)
+    changes = UNCHANGED if is_read else word_changes(of_mention, of_name, are_persons=is_a_person)
     is_other = bool(changes.is_code or changes.any_replaced or changes.only_added or changes.only_missing)
     others = nearest[-1] if similarity == nearest[0] else nearest[0]
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
@@ -126,10 +125,11 @@ def candidate_features(
         1.0 if is_wanted else 0.0,
         number_differs(of_mention, of_name),
         opposite(of_mention, of_name),
-        are_cut_words(of_mention, of_name),
+        are_cut_words(of_mention, of_name, are_persons=is_a_person),
         equal_part(of_mention, of_name) if is_organisation(point) else 0.0,
         shared_letters(of_mention, of_name),
         shared_letters(of_name, of_mention),
+        other_known_word(of_mention, of_name) if is_a_person else 0.0,
         *UNJUDGED,
     )
 
@@ -140,6 +140,11 @@ UNJUDGED = (0.0,) * (JUDGED.stop - JUDGED.start)
 def is_organisation(point: NamePoint) -> bool:
     """Whether a name is that of an organisation or a building, by the base, or by the type head where it has none."""
     return not {"ORG", "FAC"}.isdisjoint(point.types) or (not point.types and point.predicted_type in ("ORG", "FAC"))
+
+
+def is_person(point: NamePoint) -> bool:
+    """Whether a name is that of a person, by the base, or by the type head where it has none."""
+    return "PERSON" in point.types or (not point.types and point.predicted_type == "PERSON")
 
 
 def length(of_mention: StringFeatures) -> float:
@@ -205,8 +210,7 @@ HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
 """The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
 can take from their probability."""
 
-AGREES = 1.0
-"""Score of the judge from which it takes two names for one thing."""
+AGREES = 1.0  # score of the judge from which it takes two names for one thing
 
 MOST_UNJUDGED = 0.949
 """The highest probability without an exact name, an id, something learned or the judge's agreement: below it other
@@ -371,16 +375,29 @@ def score_compared(compared: Compared, link_query: LinkQuery, scorer: Scorer) ->
     logits = features @ scorer.model.features
     of_nil = with_margins(compared.nil_features, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
-    offsets, chosen, rule = _apply_rules(mention, compared.of_mention, names, logits, nil_logit, link_query)
-    decided = int(logits.argmax())
-    reasons = scorer.model.reasons(features[decided], of_nil)
+    reasons = scorer.model.reasons(features[int(logits.argmax())], of_nil)
+    return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query)
+
+
+def _in_order_of_rules(
+    compared: Compared,
+    logits: npt.NDArray[np.float64],
+    nil_logit: float,
+    of_nil: npt.NDArray[np.float64],
+    reasons: Mapping[str, float] | None,
+    link_query: LinkQuery,
+) -> ScoredMention:
+    """The mention with its entities by these logits, (k,), and rules; `reasons` are those of the decision."""
+    names, of_mention = compared.names, compared.of_mention
+    offsets, chosen, rule = _apply_rules(compared.mention, of_mention, names, logits, nil_logit, link_query)
+    decided, rows = int(logits.argmax()), zip(names, compared.features, logits.tolist(), offsets, strict=True)
     found = in_order(
         ScoredEntity(name, row, logit + offset, offset, i in chosen, decision=reasons if i == decided else None)
-        for i, (name, row, logit, offset) in enumerate(zip(names, features, logits.tolist(), offsets, strict=True))
+        for i, (name, row, logit, offset) in enumerate(rows)
     )
     n_kept = max(link_query.limit, sum(entity.tie for entity in found))
     certainty = EXACT_CERTAINTY if rule is not None and names[min(chosen)].is_same_spelling else 1.0
-    return ScoredMention(mention, found[:n_kept], nil_logit, of_nil, rule, certainty)
+    return ScoredMention(compared.mention, found[:n_kept], nil_logit, of_nil, rule, certainty)
 
 
 def score_names(
@@ -394,6 +411,13 @@ def score_names(
     compared = compare_names(mention, names, types, link_query, scorer)
     ask_judge([compared], scorer)
     return score_compared(compared, link_query, scorer)
+
+
+def score_own(mention: str, names: Sequence[MatchedName], link_query: LinkQuery, scorer: Scorer) -> ScoredMention:
+    """`score_names` of a mention that all these names are, which the rule decides."""
+    compared = compare_names(mention, names, None, link_query, scorer)
+    logits = compared.features @ scorer.model.features
+    return _in_order_of_rules(compared, logits, float(logits.max()), compared.nil_features, None, link_query)
 
 
 def ask_judge(compared: Sequence[Compared], scorer: Scorer) -> None:
@@ -555,7 +579,7 @@ def decide(
     if probabilities is None:
         probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
         if scored.rule not in ("exact name", "entity id"):
-            agrees = [agrees_with_mention(entity.features) for entity in scored.found]
+            agrees = [scored.rule == "slip" or agrees_with_mention(entity.features) for entity in scored.found]
             most = [EXACT_CERTAINTY if one else MOST_UNJUDGED for one in agrees]
             probabilities = list(map(min, probabilities, most))
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
