@@ -198,7 +198,7 @@ def _as_utf8(file: BinaryIO | None, *, has_lines: bool) -> BinaryIO | None:
     if file is None or shared.name_of(file) == "-":
         return file
     decoded = io.BufferedReader(shared.Utf8File(file), _HEAD_BYTES)
-    if has_lines and (head := _table_head(decoded)):
+    if has_lines and (head := _table_head(shared.name_of(file), decoded.peek(_HEAD_BYTES))):
         one = f"its lines are linked as one mention each. --property name={head[0]} links a column"
         echo(f"{shared.name_of(file)} looks like a table ({', '.join(head)}), and {one}.", err=True)
     return decoded
@@ -214,11 +214,11 @@ _HEAD_BYTES = 1 << 16
 _HEAD_LINES = 6  # of a table that are looked at
 
 
-def _table_head(file: io.BufferedReader) -> list[str]:
+def _table_head(path: str, start: bytes) -> list[str]:
     """The columns of a file that is evidently a table, by its ending and its first lines; none of others."""
-    if Path(str(file.name)).suffix.lower() not in (".csv", ".tsv"):
+    if Path(path).suffix.lower() not in (".csv", ".tsv"):
         return []
-    lines = file.peek(_HEAD_BYTES).decode("utf-8", "replace").splitlines()[:_HEAD_LINES]
+    lines = start.decode("utf-8", "replace").splitlines()[:_HEAD_LINES]
     rows = [row for row in csv.reader(lines, delimiter=_delimiter(lines)) if row]
     return rows[0] if len(rows) > 1 and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1 else []
 

@@ -267,15 +267,14 @@ def _nil(link: Link) -> Link:
 
 
 def _covers(link: Link, parts: Sequence[str]) -> bool:
-    """Whether a mention is linked to a name of which it is a slip, or which has the words of all its parts, each as
+    """Whether a mention is a slip of its best name, or linked to one which has the words of all its parts, each as
     often: `The Matrix` has not those of `The Matrix and The Matrix Revolutions`.
     """
-    if link.entity_id is None:
-        return False
     name, mention = link.candidates[0].name, _key(link.mention)
     n_edits = OSA.distance(mention, _key(name), score_cutoff=_MOST_EDITS)
     is_slip = n_edits <= min(_MOST_EDITS, len(mention) / _LETTERS_AN_EDIT)
-    return is_slip or Counter(fold_name(" ".join(parts)).split()) <= Counter(fold_name(name).split())
+    has_words = Counter(fold_name(" ".join(parts)).split()) <= Counter(fold_name(name).split())
+    return is_slip or (has_words and link.entity_id is not None)
 
 
 def _in_places(

@@ -242,8 +242,8 @@ def score_in_context(
         longer = []
         for mention in batch:
             folded = f" {fold_name(clean_mention(mention))} "
-            found = [name for name, words in names if folded.strip() and folded in words and folded != words]
-            longer.append(found[-LONGER_NAMES:])
+            with_it = [name for name, words in names if folded.strip() and folded in words and folded != words]
+            longer.append(with_it[-LONGER_NAMES:])
         distinct = list(dict.fromkeys(name for found in longer for name in found))
         answers = source.score_batch([*distinct, *batch], wide)
         scored = dict(zip(distinct, answers, strict=False))
