@@ -218,9 +218,12 @@ def _table_head(path: str, start: bytes) -> list[str]:
     """The columns of a file that is evidently a table, by its ending and its first lines; none of others."""
     if Path(path).suffix.lower() not in (".csv", ".tsv"):
         return []
-    lines = start.decode("utf-8", "replace").splitlines()[:_HEAD_LINES]
-    rows = [row for row in csv.reader(lines, delimiter=_delimiter(lines)) if row]
-    return rows[0] if len(rows) > 1 and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1 else []
+    lines = start.replace(b"\0", b"").decode("utf-8", "replace").splitlines()[:_HEAD_LINES]
+    sign = _delimiter(lines)
+    counts = [line.count(sign) for line in lines if line]  # an open quotation mark must not hide lines
+    if len(counts) < 2 or not counts[0] or 2 * counts.count(counts[0]) <= len(counts):
+        return []
+    return next(csv.reader(lines, delimiter=sign))
 
 
 def _delimiter(lines: Sequence[str]) -> str:

@@ -186,7 +186,7 @@ def test_mentions_of_a_file_are_read_in_the_encoding_that_it_has(
 
 def test_a_table_whose_lines_are_linked_is_noted(loaded: Run, tmp_path: Path) -> None:
     """One line says so, and how a column is linked; not for a list in a .csv file, nor where a column is named."""
-    for name, text in (("a.csv", "Company;City\nNYC;x\n"), ("a.tsv", "Company\tCity\nNYC\tx\n")):
+    for name, text in (("a.csv", '"Company";"City"\n"NYC;x"\n'), ("a.tsv", "Company\tCity\nNYC\tx\n")):
         (tmp_path / name).write_text(text, "utf-8")
         noted = loaded("link", "--file", str(tmp_path / name), "--json")
         assert noted.err.count("\n") == 1
