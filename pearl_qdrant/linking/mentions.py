@@ -265,13 +265,6 @@ def looks_like_id(mention: str) -> bool:
     return _WORD.fullmatch(mention) is not None or _HAS_FORMS.fullmatch(mention) is not None
 
 
-def is_id_in_text(word: str) -> bool:
-    """Whether a word of a running text can be an id: with a digit or a prefix, or in capitals that no word has."""
-    if any(map(str.isdigit, word)) or ":" in word:
-        return True
-    return len(word) > 1 and word.isupper() and not is_common(word.lower())
-
-
 def id_forms(mention: str, *, kb: str | None = None) -> list[str]:
     """The ways in which a base may write an id, each once; the mention itself is the first. None for what is no id.
     Ids of a base may have its short name as their prefix.

@@ -11,7 +11,7 @@ import pytest
 from store_cases import manifest_of, point, put
 
 from pearl_qdrant import EntityLinker
-from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_id_in_text, is_no_name, looks_like_id
+from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_no_name, looks_like_id
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store import open_store
@@ -135,15 +135,15 @@ def shares(model: Path) -> Iterator[EntityLinker]:
         yield opened
 
 
-def test_an_ordinary_word_of_a_text_is_no_id(shares: EntityLinker) -> None:
-    """In running text an id has a digit, a prefix, or capitals."""
-    found = shares.annotate("They lib at twin-1, and sku-00123 with AAPL.", include_nil=True, threshold=0.9)
-    by_id = {one.text for one in found if one.link.rule == "entity id" and one.link.entity_id}
+@pytest.mark.parametrize("include_nil", [False, True])
+def test_a_word_of_a_running_text_is_no_id(shares: EntityLinker, include_nil: bool) -> None:
+    """Words that are ids of other names mention nothing; a span that the caller gives may be an id."""
+    text = "They lib at twin-1, and F with AAPL."
+    found = shares.annotate(text, include_nil=include_nil)
+    (given,) = shares.annotate(text, spans=[(text.index("AAPL"), text.index("AAPL") + 4)])
 
-    assert "lib" not in by_id
-    assert [is_id_in_text(word) for word in ("lib", "Nice", "ALL", "AAPL", "twin-1", "x:lib")] == [
-        False, False, False, True, True, True,
-    ]  # fmt: skip
+    assert [one.text for one in found if one.link.entity_id] == []
+    assert given.link.entity_id == "AAPL"
 
 
 def test_an_id_finds_the_canonical_name_of_its_entity(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
 from pearl_qdrant.linking.mention_detection.word_search import MayMention
-from pearl_qdrant.linking.mentions import is_id_in_text
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
@@ -250,8 +249,7 @@ def _span_candidates(
             may_mention, span, lookup.query, case=case, is_exact=is_exact, common_words=options.common_words
         )
         by_case = break_by_case(link, allowed) if link.candidates else link
-        is_word = link.rule == "entity id" and passage.finder is not None and not is_id_in_text(lookup.query)
-        if by_case is None or is_word:
+        if by_case is None:
             candidates.append(SpanCandidate(span, link, 0.0, long_form))
             continue
         best = next((c for c in link.candidates if by_case.entity_id in (None, c.entity_id)), None)
