@@ -27,7 +27,7 @@ from pearl_qdrant.errors import OptionError, SettingsError
 from pearl_qdrant.store import open_store
 
 with_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-HANG_S = 240
+HANG_S = 500
 N_ENTITIES = 5000
 SERVER = "http://127.0.0.1:9"
 
