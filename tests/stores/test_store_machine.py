@@ -94,7 +94,7 @@ def check(collection: Collection, state: State) -> None:
     for row, found in zip(vectors, collection.search(vectors.astype(np.float32), limit=99), strict=True):
         cosines = {one.id: float(row @ other) for one, other in stored if other.any()} if row.any() else {}
         assert {one.point.id: one.score for one in found} == pytest.approx(cosines, abs=1e-5)
-        assert found == sorted(found, key=lambda one: (-(one.score or 0.0), one.point.id))
+        assert found == sorted(found, key=lambda one: -(one.score or 0.0))
     assert tuple(collection.read_ledger()) == state.ledger
 
 
