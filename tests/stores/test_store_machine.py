@@ -206,7 +206,7 @@ class Machine(RuleBasedStateMachine):
         self.store.delete(self.name)
 
 
-@pytest.mark.parametrize("n", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [5, pytest.param(10, marks=pytest.mark.slow)])
 def test_a_collection_is_what_a_dictionary_says(store: Store, name: str, tmp_path: Path, n: int) -> None:
     """After any changes, loads, reopenings and kills, everything that is read is as it was written."""
     machine = type("OfStore", (Machine,), {"store": store, "folder": tmp_path / name})
