@@ -88,8 +88,8 @@ def check(collection: Collection, state: State) -> None:
             [one for one in points if (one.name, *one.types) == ("name 1", "ORG")],
         ),
     ):
-        assert collection.find(**given, limit=99) == wanted  # type: ignore[arg-type]
-        assert collection.find(**given, limit=1) == wanted[:1]  # type: ignore[arg-type]
+        assert collection.find(**given, limit=99) == wanted
+        assert collection.find(**given, limit=1) == wanted[:1]
     assert collection.status().vectors == int(vectors.any(axis=1).sum())
     for row, found in zip(vectors, collection.search(vectors.astype(np.float32), limit=99), strict=True):
         cosines = {one.id: float(row @ other) for one, other in stored if other.any()} if row.any() else {}
