@@ -191,7 +191,8 @@ def is_workbook(path: str) -> bool:
         names = _archive(path).namelist()
     except (OSError, FormatError, *_DAMAGE):
         return False
-    return "[Content_Types].xml" in names or "mimetype" in names
+    is_text = any(name.startswith(("word/", "ppt/", "META-INF/container", "OEBPS/")) for name in names)
+    return ("[Content_Types].xml" in names or "mimetype" in names) and not is_text
 
 
 def list_members(path: str) -> list[str]:

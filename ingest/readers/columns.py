@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -266,9 +266,9 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
         layout.aliases += tuple(i for i in columns_of(header, "name", taken) if words_of(header[i])[-2:-1] and
                                 words_of(header[i])[-2] in OTHER_NAMES and i not in layout.aliases)  # fmt: skip
         if "symbol" not in words_of(header[id_]):
-            symbols = (i for i, cell in enumerate(header) if i not in taken and words_of(cell)[-1:] == ["symbol"])
-            layout.aliases += tuple(symbols)
+            layout.aliases += tuple(_symbols(header, id_, name, taken))
         layout.aliases = tuple(i for i in layout.aliases if not _is_flag(table, i))
+        layout.types = tuple(i for i in layout.types if not _holds_kinds_of_names(table, i))
     layout.description, layout.popularity = (next(iter(find(what)), None) for what in ("description", "popularity"))
     names = HEADERS["name"][:2]
     if "name" not in given and header[layout.name].casefold() in names:
@@ -295,7 +295,7 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
             raise _column_error(table, header, what, message)
         found[what] = good
     if "id" not in given:
-        found["id"] = _best_ids(table, header, found["id"])
+        found["id"] = _ids_of_names(table, header) or _best_ids(table, header, found["id"])
     ids, names = ([(words_of(header[i])[:-1], i) for i in found[what]] for what in ("id", "name"))
     if ids[0][0] and names[0][0] and "id" not in given and "name" not in given:
         pair = ((i, j) for about, j in names for of_id, i in ids if about == of_id and i != j)
@@ -306,11 +306,37 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
     return ids[0][1], name
 
 
+def _symbols(header: Sequence[str], id_: int, name: int, taken: Set[int]) -> Iterator[int]:
+    """Columns of symbols, but for those of a thing with an id of its own: a gene's, where the name is a disease's."""
+    about = words_of(header[name])[:-1]
+    others = {words[-2] for i in columns_of(header, "id", {id_}) if len(words := words_of(header[i])) > 1}
+    for i, cell in enumerate(header):
+        words = words_of(cell)
+        if i not in taken and words[-1:] == ["symbol"] and (words[:-1] == about or others.isdisjoint(words[-2:-1])):
+            yield i
+
+
+def _holds_kinds_of_names(table: Table, i: int) -> bool:
+    """Whether a column says what its rows give of an entity: a name, a synonym."""
+    cells = _column(table.sample, i)
+    kinds = set(map(str.casefold, cells))
+    is_other = any(_OTHER_NAME.search(kind) for kind in kinds)
+    return len(cells) >= _LEAST_REPEATS and is_other and all(map(_NAME_KIND.search, kinds))
+
+
 def _is_flag(table: Table, i: int) -> bool:
     """Whether a column holds numbers, or two values at most, and no further names."""
     cells = _column(table.sample, i)
     is_number = sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells)
     return len(cells) >= _LEAST_REPEATS and (is_number or len(set(cells)) < 3)
+
+
+def _ids_of_names(table: Table, header: list[str]) -> list[int]:
+    """Of a table of names, a row each with its kind, the columns of ids that repeat; the others are of the rows."""
+    if not any(_holds_kinds_of_names(table, i) for i in range(len(header))):
+        return []
+    cells = {i: _column(table.sample, i) for i in columns_of(header, "id") if not find_fault(table, i, "id")}
+    return [i for i, some in cells.items() if len(set(some)) < len(some)]
 
 
 def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]:
@@ -355,7 +381,7 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
         # The same column for both only if both options name it, as for a plain list of names.
         raise _column_error(table, None, "id" if "name" in given else "name")
     for what, i in (("id", id_), ("name", name)):
-        if what not in given and (fault := find_fault(table, i, what)):
+        if what not in given and (fault := find_fault(table, i, what) or (i == name and _few_values(table, i))):
             message = (
                 f"there is no known header, and column {i + 1}, which would be the {what}, {fault}. Name the columns"
             )
@@ -366,9 +392,17 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
     if not given:
         if _holds_types(table.sample, 2):
             layout.types = (2,)
-        if _holds_names(table.sample, 3) and (layout.types or not _column(table.sample, 2)):
+        has_more = any(_column(table.sample, i) for i in range(4, layout.n_columns))
+        if _holds_names(table.sample, 3) and (layout.types or not (has_more or _column(table.sample, 2))):
             layout.aliases = (3,)
     return layout
+
+
+def _few_values(table: Table, i: int) -> str:
+    """That a column repeats so few values that they are no names; "" if not."""
+    cells = _column(table.sample, i)
+    n = len(set(cells))
+    return f"repeats {n} values ({make_excerpt(cells[0])}, ...)" if 0 < n < _FEW * len(cells) else ""
 
 
 def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
@@ -418,7 +452,14 @@ _LEAST_REPEATS = 10  # cells, of which a few that repeat tell something
 _LEAST_LETTERS = 2  # of a type; one letter is a flag
 _MOST_SPACES = 6  # in a name; a description has more
 _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
-_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
+_FEW = 0.04  # of the rows
+_SOME = 0.3  # of the rows
+_JOINED = re.compile(r";\s|\|")
+_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}")
+_OTHER_NAME = re.compile(r"synonym|alias|abbreviation|acronym|\b[afn]\.?k\.?a\b")
+_NAME_KIND = re.compile(rf"{_OTHER_NAME.pattern}|name|term|title|label|spelling")
+INDENT = re.compile(r"(?:[-–—•·]\s+)+")
+"""Signs before a name that say how deep it stands in a hierarchy."""
 _MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
 _IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
 
@@ -428,7 +469,7 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     path, rows = table.path, table.sample
     names = _column(rows, layout.name)
     if layout.id != layout.name and len(names) >= _LEAST_ROWS:
-        odd = [name for name in names if _ID_LIKE.fullmatch(name)]
+        odd = [name for name in names if _ID_LIKE.fullmatch(name) or _is_half_digits(name)]
         if len(odd) >= 0.8 * len(names):
             message = (
                 f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
@@ -437,6 +478,14 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     if odd := [name for name in names if _MOJIBAKE.search(name)]:
         message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
         yield ReadWarning(message)
+    joined = [name for name in names if _JOINED.search(name)]
+    if layout.name not in layout.separators and len(joined) > 0.5 * len(names) >= 0.5 * _LEAST_ROWS:
+        column = table.header[layout.name] if table.header else layout.name + 1
+        message = f"{path}: names look like lists ({make_excerpt(joined[0])}). If they are, name the separator of column"
+        yield ReadWarning(f"{message} '{column}'", options=("list_separators",))
+    if table.has_comments and sum(" # " in name for name in names) > 0.5 * len(names):
+        message = f"{path}: names have a comment behind '#' ({make_excerpt(names[0])}). Take it away"
+        yield ReadWarning(message, options=("name_column",))
     for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
         cells = _column(rows, i)
         if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
@@ -460,6 +509,16 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
         if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):
             message = f"{path}: column {i + 1}, taken for types, has another value in each row"
             yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
+
+
+def _is_half_digits(name: str) -> bool:
+    return 2 * len(DIGIT.findall(name)) >= sum(map(str.isalnum, name)) > 0
+
+
+def is_indented(table: Table, layout: Layout) -> bool:
+    """Whether names stand behind `INDENT`."""
+    names = _column(table.sample, layout.name)
+    return sum(INDENT.match(name) is not None for name in names) > _SOME * len(names)
 
 
 def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:

@@ -104,6 +104,8 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     delimiter = delimiter or ("\t" if kind == "tsv" else None)
     signs = [delimiter] if delimiter else DELIMITERS
     tried = [one for sign in signs if (one := _try_sign(source.path, lines, sign, columns, known, kind)) is not None]
+    if tried and tried[0].delimiter == "\t" and tried[0].n_columns > 2 and tried[0].share() >= _LEAST[0]:
+        tried = [one for one in tried if "\t" in one.delimiter]  # others are inside its cells
     with_header = [one for one in tried if one.header is not None and known(one.header)]
     kind_of_text = describe_text(head)
     is_ours = with_header and not (kind_of_text or "").startswith("an e-mail")
@@ -128,6 +130,9 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
         message = f"the delimiter is not clear: {named} would all do. Name it."
         raise FormatError(source.path, n_skipped + 1, message, option="delimiter")
     best = usable[0]
+    if best.header is None and not delimiter and best.delimiter in ",;" and (width := _fixed_width(lines)):
+        if all(line.find(best.delimiter) > width for line in lines if best.delimiter in line):
+            raise _fixed_error(source.path, width)
     best.n_skipped += n_skipped
     best.header_line = best.header_line + n_skipped if best.header_line else 0
     best.about = best.describe()
@@ -182,7 +187,7 @@ def _try_sign(
     for i, (number, row) in enumerate(filled[whole:n_comments], whole):  # "#tax_id<TAB>name": the header itself
         row = [row[0].lstrip("#!/% ").strip(), *row[1:]]
         is_last = i == whole == n_comments - 1 and not columns.names()
-        if len(row) == width and (known(row) or is_last):
+        if (len(row) == width or (len(row) > width and delimiter == "\t")) and (known(row) or is_last):
             table.header, table.header_line, start = row, number, n_comments
     table.has_comments = start > 0
     if table.header is None:
@@ -206,10 +211,18 @@ def _try_sign(
         if (known(below) and 2 * same > len(below)) or is_below_header(below, others):  # or once more, in other letters
             table.n_skipped, table.below = under[0][0], [cell.strip() for cell in below]
         table.sample = [row for number, row in under if number > table.n_skipped]
+        if _has_row_numbers(table.header, table.sample):
+            table.header.insert(0, "")
     else:
         table.n_skipped = filled[start][0] - 1 if start < len(filled) else 0
         table.sample = [row for _, row in filled[start:]]
     return table
+
+
+def _has_row_numbers(header: list[str], rows: list[list[Any]]) -> bool:
+    """Whether the rows begin with their number, for which the header has no cell, as R writes them."""
+    first = [row[0] for row in rows[:_LEAST_LINES]]
+    return first == [str(i + 1) for i in range(len(first))] != [] and all(len(row) == len(header) + 1 for row in rows)
 
 
 def _looks_quoted(lines: list[str]) -> bool:
@@ -218,7 +231,7 @@ def _looks_quoted(lines: list[str]) -> bool:
     Quoted are a cell with doubled quotes or a bar inside its quotes, and a column all of whose cells are in quotes.
     """
     rows = [line.split("\t") for line in lines if line.strip()]
-    cells = [cell for row in rows for cell in row if len(cell) > 1 and cell[0] == '"' == cell[-1]]
+    cells = [cell for row in rows for cell in row if _is_quoted(cell)]
     if not cells or any(
         cell.startswith('"') and not cell.endswith('"') for row in rows for cell in row if len(cell) > 1
     ):
@@ -227,9 +240,13 @@ def _looks_quoted(lines: list[str]) -> bool:
         )
     if any(("|" in cell or '""' in cell[1:-1]) for cell in cells if len(cell) > 4):
         return True
-    columns = Counter(i for row in rows for i, cell in enumerate(row) if len(cell) > 1 and cell[0] == '"' == cell[-1])
+    columns = Counter(i for row in rows for i, cell in enumerate(row) if _is_quoted(cell))
     filled = Counter(i for row in rows for i, cell in enumerate(row) if cell.strip())
     return any(n >= 2 and n >= filled[i] - 1 for i, n in columns.items())
+
+
+def _is_quoted(cell: str) -> bool:
+    return len(cell) > 1 and cell[0] == '"' == cell[-1] and '"' not in cell[1:-1].replace('""', "")
 
 
 def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -> FormatError:
@@ -237,10 +254,7 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     if kind is not None:
         return FormatError(path, 1, f"is not a table: it looks like {kind}.", option="format")
     if delimiter in (None, "\t") and (width := _fixed_width(lines)):
-        message = (
-            f"its columns stand at fixed places (the second at {width}). Make a table of it, as with pandas.read_fwf"
-        )
-        return FormatError(path, 1, message)
+        return _fixed_error(path, width)
     first = make_excerpt(next(line for line in lines if line.strip()))
     sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
     what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"
@@ -251,9 +265,17 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     return FormatError(path, 1, message, option="delimiter")
 
 
+def _fixed_error(path: str, width: int) -> FormatError:
+    message = f"its columns stand at fixed places (the second at {width}). Make a table of it, as with pandas.read_fwf"
+    return FormatError(path, 1, message)
+
+
 def _fixed_width(lines: list[str]) -> int:
-    """Where the second column of a table without separators begins, behind spaces in all lines; 0 if there is none."""
+    """Where the second column of a table without separators begins, behind spaces in all lines but titles; 0 if there
+    is none.
+    """
     filled = [line for line in lines if line.strip()]
+    filled = filled[len(filled) // 2 if len(filled) > 2 * _LEAST_LINES else 0 :]
     starts = [{i for i in range(2, len(line)) if line[i] != " " == line[i - 1]} for line in filled]
     return min(set.intersection(*starts), default=0) if len(filled) >= _LEAST_LINES else 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Set
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from ingest.base.format import TableColumns
@@ -33,13 +34,14 @@ HEADERS = {
 """Words by what a column is, in order of preference, should a header have several; cells are compared without signs."""
 
 LAST_WORDS = {
-    "id": "id identifier code cui curie uri iri uuid guid number nr no key kennung nummer код".split(),
+    "id": "id identifier code cui curie uri iri ui uuid guid number nr no key kennung nummer код".split(),
     "name": "name label title term designation".split(),
     "alias": "synonyms synonym aliases alias aka symbols acronyms acronym abbreviations abbreviation".split(),
     "description": "description definition definitions".split(),
 }
 _SYMBOLS = frozenset(("symbol", "accession", "uuid", "guid"))
 """Words that are ids where no column is called so; a symbol beside an id is an alias."""
+_NUMBERS = (["nr"], ["no"], ["num"], ["number"])  # of a row or of an entity, where there is no other id
 
 _OF_KINDS = frozenset("type kind class category status language currency zip post postal phone".split())
 """Before a word for ids: many entities have the same."""
@@ -58,18 +60,21 @@ _PARTS = {
 _TITLES = frozenset(("title", "titel", "titre"))  # of a person, where the parts of the name have columns
 OTHER_NAMES = frozenset(
     "ascii alt alternative alternate brand common english former full local long native official old original other "
-    "prev previous scientific short trade trading vernacular".split()
+    "prev previous scientific short trade trading variant vernacular".split()
 )
 """What a further column of names is called, before the word for names."""
 
 _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+_AFTER = re.compile(r"; .*|:(?:string|int|long|float|double|boolean|date(?:time)?)\b.*", re.DOTALL)
+"""Behind a column's name: that of a further value, and the kind of value in Neo4j's headers."""
 _CAMEL = re.compile(r"(?<=[a-zß-ÿ])(?=[A-Z])")
 _SIGNS = re.compile(r"[\W_]+")
 
 
 def words_of(cell: str) -> list[str]:
     """The words of a cell of a header: class, id for ``ClassID``, ``class_id`` and ``Class ID (text)``."""
-    return _SIGNS.sub(" ", _CAMEL.sub(" ", _BRACKETS.sub("", cell) or cell)).casefold().split()
+    plain = _AFTER.sub("", _BRACKETS.sub("", cell)) or cell
+    return _SIGNS.sub(" ", _CAMEL.sub(" ", plain)).casefold().split()
 
 
 KNOWN = {what: {"".join(words_of(word)): place for place, word in enumerate(some)} for what, some in HEADERS.items()}
@@ -98,6 +103,10 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
             found.append((1 + 2 * is_weak, 0, i))
         elif what == "id" and not _SYMBOLS.isdisjoint((words[0], words[-1])):
             found.append((2, 0, i))
+        elif what == "name" and words[:2] == ["name", "of"]:
+            found.append((2, 0, i))
+        elif what == "id" and words in _NUMBERS:
+            found.append((4, 0, i))
         elif tuple(words) in labelled or (what in _JOINED and _JOINED[what].fullmatch(header[i])):
             found.append((3, 0, i))
     return sorted(found)
@@ -172,6 +181,7 @@ NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")
 DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
 _N_OTHERS = 5  # rows after the first that must have ids with digits
+_MOST = 0.9  # of the rows
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
@@ -201,9 +211,13 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
 
 
 def _numbers(rows: Sequence[Sequence[Any]]) -> list[int]:
-    """The columns that hold nothing but numbers."""
-    width = min(map(len, rows), default=0) if len(rows) >= _N_OTHERS else 0
-    return [i for i in range(width) if all(NUMBER.fullmatch(shown(row[i]).strip()) for row in rows)]
+    """The columns that hold nothing but numbers; notes below the table may be shorter."""
+    columns = zip_longest(*(map(shown, row) for row in rows), fillvalue="") if len(rows) >= _N_OTHERS else ()
+    return [i for i, cells in enumerate(columns) if _are_numbers(list(filter(None, map(str.strip, cells))), len(rows))]
+
+
+def _are_numbers(filled: Sequence[str], n_rows: int) -> bool:
+    return len(filled) >= _MOST * n_rows and all(map(NUMBER.fullmatch, filled))
 
 
 _RULER = re.compile(r"[-=+:|]*[-=]{2,}[-=+:|]*")

@@ -19,6 +19,7 @@ from ingest.io import limits
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
 from ingest.io.streams import ByteSource
+from ingest.readers.headers import columns_of
 from pearl_qdrant.errors import FormatError
 
 INVALID_JSON = "invalid_json"
@@ -193,7 +194,9 @@ def choose_place(
     if is_record or not places:
         return ""
     first = places[0]
-    if first.path != "item" and keys & _OF_RECORDS and "resourceType" not in keys:
+    header = sorted(keys)
+    is_entity = bool(columns_of(header, "id") and columns_of(header, "name"))
+    if first.path != "item" and is_entity and "resourceType" not in keys:
         if first.n > 1 and first.keys & _OF_RECORDS and len(places) == 1:
             where = first.path.rpartition(".")[0]
             message = (

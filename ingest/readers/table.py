@@ -40,6 +40,7 @@ from ingest.readers.columns import (
     complete,
     find_layout,
     find_suspicions,
+    is_indented,
 )
 from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, check_delimiter, open_text
@@ -54,7 +55,7 @@ from ingest.readers.json_records import (
     unwrap,
     with_nested,
 )
-from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
+from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, only_one, parse_path, text_of
 from ingest.readers.signs import SIGNS, find_root, looks_like_json
 from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
@@ -428,21 +429,24 @@ class TableReader(Reader):
         layout = find_layout(table, columns)
         for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
             cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
-            if cells and all(isinstance(cell, dict) or (isinstance(cell, list) and len(cell) != 1) for cell in cells):
+            if cells and all(isinstance(only_one(cell), (dict, list)) for cell in cells):
                 name = table.header[i] if table.header else str(i + 1)
+                inner = next(iter(cells[0]), "0") if isinstance(cells[0], dict) else "0"
                 message = (
-                    f"the column '{make_excerpt(name)}' has lists or objects, which are not text. Name a path in it"
+                    f"the column '{make_excerpt(name)}' has lists or objects, which are not text. Name a path in it, "
+                    f"such as '{name}.{inner}'"
                 )
                 raise FormatError(table.path, None, message, option=option)
         layout.separators = self._choose_separators(table, layout, shape)
         chosen = [
-            f"{'types' if i in layout.types else 'aliases'} "
+            f"{'types' if i in layout.types else 'names' if i == layout.name else 'aliases'} "
             + ("are lists" if separator == LISTS else f"split at '{separator}'")
             for i, separator in layout.separators.items()
             if separator not in ("|", ONE)
         ]
         title = f"{base.title}, " if base is not None else ""
         described = layout.describe(by_name=not table.has_numbers)
+        described += "; signs of depth before the names are left out" * is_indented(table, layout)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
         report.warnings += table.warnings
         if base is None:
@@ -452,11 +456,15 @@ class TableReader(Reader):
     def _choose_separators(self, table: Table, layout: Layout, shape: Shape) -> dict[int, str]:
         """For each column of aliases and types, what separates its items."""
         chosen: dict[int, str] = {}
-        for i in (*layout.aliases, *layout.types):
+        for i in (*layout.aliases, *layout.types, layout.name):
             name = table.header[i] if table.header and i < len(table.header) else ""
             given = (
                 self._separators.get(name.casefold()) or self._separators.get(str(i + 1)) or self._separators.get("")
             )
+            if i == layout.name:  # one name, but if this column is meant
+                given = self._separators.get(name.casefold()) or self._separators.get(str(i + 1))
+                chosen |= {i: given} if given and i not in chosen else {}
+                continue
             given = given or shape.separators.get(name)
             cells = [row[i] for row in table.sample if i < len(row)]
             chosen[i] = given or guess_separator(cells, is_list_column=name.casefold() == "alternatenames")
