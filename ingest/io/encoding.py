@@ -77,7 +77,7 @@ _TEXTS = (
     ),
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
-    (rb"\A\s*(?:[;#].*\n)*\[\[?[\w .-]+\]\]?\s*\n\s*[\w.-]+ ?=", "an INI or TOML file. Convert it to a table"),
+    (rb"\A\s*(?:[;#].*\n)*\[\[?[\w .-]+\]\]?\s*\n\s*[\w.-]+ ?=", "an INI file, or TOML. Convert it to a table"),
     (rb"\A\s*(?:\{\s*[\"}]|\[\s*[\[{\"])", "JSON. Read it with format jsonl, and name the columns"),
     (rb"(?m)^format-version:|^\[Term\]", "an ontology in OBO. Read it with format obo"),
     (_SQL, "an SQL dump. Export the table as CSV"),

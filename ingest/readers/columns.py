@@ -454,6 +454,7 @@ _MOST_SPACES = 6  # in a name; a description has more
 _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
 _FEW = 0.04  # of the rows
 _SOME = 0.3  # of the rows
+_LEAST_HALF = 5  # letters and digits, one more in an id
 _JOINED = re.compile(r";\s|\|")
 _ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}")
 _OTHER_NAME = re.compile(r"synonym|alias|abbreviation|acronym|\b[afn]\.?k\.?a\b")
@@ -478,7 +479,7 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     if odd := [name for name in names if _MOJIBAKE.search(name)]:
         message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
         yield ReadWarning(message)
-    joined = [name for name in names if _JOINED.search(name)]
+    joined = [name for name in names if _JOINED.search(name) and not _MOJIBAKE.search(name)]
     if layout.name not in layout.separators and len(joined) > 0.5 * len(names) >= 0.5 * _LEAST_ROWS:
         column = table.header[layout.name] if table.header else layout.name + 1
         message = f"{path}: names look like lists ({make_excerpt(joined[0])}). If they are, name the separator of column"
@@ -512,7 +513,7 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
 
 
 def _is_half_digits(name: str) -> bool:
-    return 2 * len(DIGIT.findall(name)) >= sum(map(str.isalnum, name)) > 0
+    return 2 * len(DIGIT.findall(name)) >= sum(map(str.isalnum, name)) > _LEAST_HALF
 
 
 def is_indented(table: Table, layout: Layout) -> bool:

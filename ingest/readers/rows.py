@@ -435,10 +435,13 @@ def read_name(value: Any) -> str:
 
 
 def only_one(value: Any) -> Any:
-    """The item of a list of one, and the value of an object of one, such as MongoDB's ``{"$oid": ...}``."""
+    """The item of a list of one, and the text of an object that says no more, such as MongoDB's ``{"$oid": ...}``."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
-    return next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+    if isinstance(value, dict) and len(value) == 1:
+        (key, text), *_ = value.items()
+        return text if key[:1] == "$" or key.casefold() == "string" or names_in((key,)) else value
+    return value
 
 
 def field_text(value: Any) -> str:
