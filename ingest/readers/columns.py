@@ -29,6 +29,7 @@ from ingest.readers.headers import (
     HEADERS,
     INDEX,
     KNOWN,
+    LANGUAGES,
     NUMBER,
     OTHER_NAMES,
     columns_of,
@@ -218,12 +219,13 @@ def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cells[i] for what in ("name", "alias", "type") for i in columns_of(cells, what)]
     has_index = bool(cells) and (not cells[0] or cells[0].startswith(INDEX))
+    is_counted = [shown(row[0]) for row in table.sample[1:4]] == ["0", "1", "2"]
     if len(cells) > 1 and cells[0] in HEADERS["name"] and all(map(_LOWER_WORD.fullmatch, cells)):
         word, what, advice = cells[0], "id", "Name it, or the column of names for both"
     elif words:
         word, what, advice = words[0], "name", "Name it"
-    elif has_index and len(known) > 1:
-        word, what, advice = known[0], "id", "Name it, or the column of names for both"
+    elif has_index and len(cells) > 1 and (len(known) > 1 or is_counted):
+        word, what, advice = (known or cells[1:])[0], "id", "Name it, or the column of names for both"
     else:
         return
     message = f"the first row looks like a header ('{word}'), but no column is known to be the {what}. {advice}"
@@ -264,7 +266,7 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     layout = Layout(id_, name, find("type"), find("alias"), header=header, is_open=not given)
     if not given:
         layout.aliases += tuple(i for i in columns_of(header, "name", taken) if words_of(header[i])[-2:-1] and
-                                words_of(header[i])[-2] in OTHER_NAMES and i not in layout.aliases)  # fmt: skip
+                                _is_further(words_of(header[i])) and i not in layout.aliases)  # fmt: skip
         if "symbol" not in words_of(header[id_]):
             layout.aliases += tuple(_symbols(header, id_, name, taken))
         layout.aliases = tuple(i for i in layout.aliases if not _is_flag(table, i))
@@ -296,14 +298,27 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
         found[what] = good
     if "id" not in given:
         found["id"] = _ids_of_names(table, header) or _best_ids(table, header, found["id"])
+    if "name" not in given:
+        found["name"] = [i for i in found["name"] if not _is_of_others(table, header, found["id"][0], i)]
+        if not found["name"]:
+            name = columns_of(header, "name", named)[0]
+            message = f"many ids have the same name by column '{make_excerpt(header[name])}', so that it is of others"
+            raise _column_error(table, header, "name", f"{message}. Name another")
     ids, names = ([(words_of(header[i])[:-1], i) for i in found[what]] for what in ("id", "name"))
     if ids[0][0] and names[0][0] and "id" not in given and "name" not in given:
+        least = _HALF * _different(table, ids[0][1])
+        ids = [(about, i) for about, i in ids if _different(table, i) >= least]
         pair = ((i, j) for about, j in names for of_id, i in ids if about == of_id and i != j)
         return next(pair, (ids[0][1], next((j for _, j in names if j != ids[0][1]), ids[0][1])))
     name = next((j for _, j in names if j != ids[0][1] or "name" in given), None)
     if name is None:
         raise _column_error(table, header, "name")
     return ids[0][1], name
+
+
+def _is_further(words: list[str]) -> bool:
+    """Whether the words are of a column with a further name: a short one, one in another language."""
+    return words[-2] in OTHER_NAMES or words[-1] in LANGUAGES
 
 
 def _symbols(header: Sequence[str], id_: int, name: int, taken: Set[int]) -> Iterator[int]:
@@ -344,6 +359,20 @@ def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]
     filled = [i for i in some if _n_filled(table, i) >= (1 - MAX_BAD_SHARE) * len(table.sample)] or list(some)
     ranks = {i: rank for rank, _, i in ranked(header, "id")}
     return [i for i in filled if ranks[i] == ranks[filled[0]]]
+
+
+def _is_of_others(table: Table, header: Sequence[str], id_: int, name: int) -> bool:
+    """Whether names repeat so often that they are not of what has the ids, such as a player's club."""
+    words = words_of(header[name])
+    if "".join(words) in KNOWN["name"] or words[:-1] == words_of(header[id_])[:-1]:
+        return False
+    return _different(table, name) < _HALF * _different(table, id_)
+
+
+def _different(table: Table, i: int) -> float:
+    """The share of the first rows that have a value of their own in a column."""
+    cells = [str(row[i]) for row in table.sample if i < len(row) and row[i] not in (None, "")]
+    return len(set(cells)) / len(cells) if len(cells) >= _LEAST_REPEATS else 1.0
 
 
 def _n_filled(table: Table, i: int) -> int:
@@ -408,7 +437,7 @@ def _few_values(table: Table, i: int) -> str:
 def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has few values that repeat, or known types."""
     cells = [item for cell in _column(rows, i) for item in cell.split("|")]
-    if any(len(cell) < _LEAST_LETTERS or not DIGIT.sub("", cell).strip(" .,:-/") for cell in cells):
+    if any(len(cell) < _LEAST_LETTERS or _is_half_digits(cell, 0) for cell in cells):
         return False
     coarse = _type_map().coarse_type
     is_known = sum(coarse(cell) is not None for cell in cells) > 0.5 * len(cells)
@@ -454,6 +483,7 @@ _MOST_SPACES = 6  # in a name; a description has more
 _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
 _FEW = 0.04  # of the rows
 _SOME = 0.3  # of the rows
+_HALF = 0.5
 _LEAST_HALF = 5  # letters and digits, one more in an id
 _JOINED = re.compile(r";\s|\|")
 _ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}")
@@ -479,6 +509,8 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     if odd := [name for name in names if _MOJIBAKE.search(name)]:
         message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
         yield ReadWarning(message)
+    if layout.is_open and layout.id != layout.name:
+        yield from _find_other_rows(table, layout)
     joined = [name for name in names if _JOINED.search(name) and not _MOJIBAKE.search(name)]
     if layout.name not in layout.separators and len(joined) > 0.5 * len(names) >= 0.5 * _LEAST_ROWS:
         column = table.header[layout.name] if table.header else layout.name + 1
@@ -512,8 +544,27 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
             yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
 
 
-def _is_half_digits(name: str) -> bool:
-    return 2 * len(DIGIT.findall(name)) >= sum(map(str.isalnum, name)) > _LEAST_HALF
+def _find_other_rows(table: Table, layout: Layout) -> Iterator[ReadWarning]:
+    """Warnings where ids or names repeat so often that the rows are of something else, perhaps."""
+    header, rows = table.header or [], table.sample
+    ids, names = _different(table, layout.id), _different(table, layout.name)
+    if names < _HALF * ids and not header:
+        message = f"{table.path}: many ids have the same name by column {layout.name + 1}. Is another column the name?"
+        yield ReadWarning(message, options=("name_column",))
+    if not header or ids > _HALF:
+        return
+    pairs = {(str(row[layout.id]), str(row[layout.name])) for row in rows if len(row) >= layout.width}
+    of_ids = set(columns_of(header, "id"))
+    is_one_name = len(pairs) == len({id_ for id_, _ in pairs})
+    others = (i for i in range(len(header)) if i not in (layout.id, layout.name) and (is_one_name or i in of_ids))
+    other = next((i for i in others if len(_column(rows, i)) == len(rows) and _different(table, i) == 1.0), None)
+    if other is not None:
+        message = f"{table.path}: the ids of column '{header[layout.id]}' repeat, and each row has its own value in column"
+        yield ReadWarning(f"{message} '{header[other]}'. Are the rows of something else?", options=("id_column",))
+
+
+def _is_half_digits(name: str, least: int = _LEAST_HALF) -> bool:
+    return 2 * len(DIGIT.findall(name)) >= sum(map(str.isalnum, name)) > least
 
 
 def is_indented(table: Table, layout: Layout) -> bool:

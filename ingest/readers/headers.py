@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Set
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 
 from ingest.base.format import TableColumns
@@ -64,6 +64,9 @@ OTHER_NAMES = frozenset(
 )
 """What a further column of names is called, before the word for names."""
 
+LANGUAGES = "en de fr es it pt nl ru uk pl cs sv da nb fi hu ro el tr ar fa he hi zh ja ko vi".split()
+"""Behind a word for names: the language of the names, those of a name in order of preference."""
+
 _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _AFTER = re.compile(r"; .*|:(?:string|int|long|float|double|boolean|date(?:time)?)\b.*", re.DOTALL)
 """Behind a column's name: that of a further value, and the kind of value in Neo4j's headers."""
@@ -105,6 +108,8 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
             found.append((2, 0, i))
         elif what == "name" and words[:2] == ["name", "of"]:
             found.append((2, 0, i))
+        elif what == "name" and words[-1] in LANGUAGES and words[-2:-1] and words[-2] in last:
+            found.append((2, LANGUAGES.index(words[-1]), i))
         elif what == "id" and words in _NUMBERS:
             found.append((4, 0, i))
         elif tuple(words) in labelled or (what in _JOINED and _JOINED[what].fullmatch(header[i])):
@@ -195,6 +200,9 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
     if len(cells) < 2 or len(set(cells)) < len(cells) or not all(map(_WORD.fullmatch, cells)):
         return False
     is_digit_less = not DIGIT.search(cells[0])
+    is_over_nothing = (not any(shown(cell).strip() for cell in column) for column in zip_longest(*others))
+    if is_digit_less and len(others) >= _N_OTHERS and any(islice(is_over_nothing, len(cells))):
+        return True
     last = [(words_of(cell) or [""])[-1] for cell in cells]
     if is_digit_less and sum(word in HEADER_WORDS for word in last) >= 2:
         return True

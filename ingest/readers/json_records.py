@@ -196,7 +196,7 @@ def choose_place(
     first = places[0]
     header = sorted(keys)
     is_entity = bool(columns_of(header, "id") and columns_of(header, "name"))
-    if first.path != "item" and is_entity and "resourceType" not in keys:
+    if first.path not in ("item", "children.item") and is_entity and "resourceType" not in keys:
         if first.n > 1 and first.keys & _OF_RECORDS and len(places) == 1:
             where = first.path.rpartition(".")[0]
             message = (
@@ -204,7 +204,7 @@ def choose_place(
             )
             raise FormatError(path, None, f"{message}which are the records: '.' or '{where}'", option="records")
         return ""
-    return first.path
+    return "" if is_entity and first.path == "children.item" else first.path
 
 
 def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
