@@ -551,7 +551,7 @@ def _find_other_rows(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     if names < _HALF * ids and not header:
         message = f"{table.path}: many ids have the same name by column {layout.name + 1}. Is another column the name?"
         yield ReadWarning(message, options=("name_column",))
-    if not header or ids > _HALF:
+    if not header or ids > _HALF or any(_holds_kinds_of_names(table, i) for i in range(len(header))):
         return
     pairs = {(str(row[layout.id]), str(row[layout.name])) for row in rows if len(row) >= layout.width}
     of_ids = set(columns_of(header, "id"))

@@ -137,7 +137,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     elif prefix:
         others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
     else:  # one record, which may be a description of these
-        others = [one for one in others if one.n > 1 and one.path != "item"]
+        others = [one for one in others if one.n > 1 and one.path not in ("item", "children.item")]
     table.warnings += _of_others(source.path, others)
     return table
 
