@@ -66,7 +66,10 @@ _YAML = (
     rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:\"'-]+:)"
 )
 _TEXTS = (
-    (rb"(?is)\A\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype html|(?:html|head|body|table|div)\b)", "a web page (HTML). Was an error page downloaded instead"),
+    (
+        rb"(?is)\A\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype html|(?:html|head|body|table|div)\b)",
+        "a web page (HTML). Was an error page downloaded instead",
+    ),
     (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
     (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
     (rb"<(?:\w+:)?Ontology\s[^>]*//www\.w3\.org/2002/07/owl", f"OWL in XML (OWL/XML) syntax, {_CONVERT}"),
@@ -81,7 +84,10 @@ _TEXTS = (
     (rb"\A\s*(?:[;#].*\n)*\[\[?[\w .-]+\]\]?\s*\n\s*[\w.-]+ ?=", "an INI file, or TOML. Convert it to a table"),
     (rb"\A\s*(?:\{\s*[\"}]|\[\s*[\[{\"])", "JSON. Read it with format jsonl, and name the columns"),
     (rb"(?m)^format-version:|^\[Term\]", "an ontology in OBO. Read it with format obo"),
-    (rb"\A\s*(?:(?:var|let|const|export default|window\.\w+)\b[^\n]{0,200}?=?|[\w.]+\()\s*[\[{]", "JavaScript. Keep the JSON"),
+    (
+        rb"\A\s*(?:(?:var|let|const|export default|window\.\w+)\b[^\n]{0,200}?=?|[\w.]+\()\s*[\[{]",
+        "JavaScript. Keep the JSON",
+    ),
     (_SQL, "an SQL dump. Export the table as CSV"),
     (
         rb"\A(?:version https://git-lfs|/annex/objects/)",
@@ -98,7 +104,10 @@ _TEXTS = (
     (rb"\A\*NEWRECORD\s", "MeSH as ASCII. Fetch its XML"),
     (rb"\A\d+\|t\|.*\n\d+\|a\|", "texts with annotations (PubTator), not names by id"),
     (rb"\AID   \w+ .*\n|\nID   \S.*\n[A-Z]{2}   \S", "a flat file as of EMBL or UniProt. Convert it to a table"),
-    (rb"(?m)\A[A-Z][\w-]*: .*\n(?:.*\n){0,9}%%$", "records of several lines between lines of %%. Convert them to a table"),
+    (
+        rb"(?m)\A[A-Z][\w-]*: .*\n(?:.*\n){0,9}%%$",
+        "records of several lines between lines of %%. Convert them to a table",
+    ),
     (rb"\A\s*\{\|.*\n", "a table of a wiki. Save it as CSV"),
     (rb"\A\{\\rtf", "RTF. Save it as plain text, or the table as CSV"),
     (rb"\A0 HEAD\s*\n", "GEDCOM. Convert it to CSV"),

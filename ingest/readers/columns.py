@@ -270,7 +270,7 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
         if "symbol" not in words_of(header[id_]):
             layout.aliases += tuple(_symbols(header, id_, name, taken))
         layout.aliases = tuple(i for i in layout.aliases if not _is_flag(table, i))
-        layout.types = tuple(i for i in layout.types if not _holds_kinds_of_names(table, i))
+        layout.types = tuple(i for i in layout.types if not holds_kinds_of_names(table, i))
     layout.description, layout.popularity = (next(iter(find(what)), None) for what in ("description", "popularity"))
     names = HEADERS["name"][:2]
     if "name" not in given and header[layout.name].casefold() in names:
@@ -306,8 +306,8 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
             raise _column_error(table, header, "name", f"{message}. Name another")
     ids, names = ([(words_of(header[i])[:-1], i) for i in found[what]] for what in ("id", "name"))
     if ids[0][0] and names[0][0] and "id" not in given and "name" not in given:
-        least = _HALF * _different(table, ids[0][1])
-        ids = [(about, i) for about, i in ids if _different(table, i) >= least]
+        least = HALF * different(table, ids[0][1])
+        ids = [(about, i) for about, i in ids if different(table, i) >= least]
         pair = ((i, j) for about, j in names for of_id, i in ids if about == of_id and i != j)
         return next(pair, (ids[0][1], next((j for _, j in names if j != ids[0][1]), ids[0][1])))
     name = next((j for _, j in names if j != ids[0][1] or "name" in given), None)
@@ -331,9 +331,9 @@ def _symbols(header: Sequence[str], id_: int, name: int, taken: Set[int]) -> Ite
             yield i
 
 
-def _holds_kinds_of_names(table: Table, i: int) -> bool:
+def holds_kinds_of_names(table: Table, i: int) -> bool:
     """Whether a column says what its rows give of an entity: a name, a synonym."""
-    cells = _column(table.sample, i)
+    cells = column_of(table.sample, i)
     kinds = set(map(str.casefold, cells))
     is_other = any(_OTHER_NAME.search(kind) for kind in kinds)
     return len(cells) >= _LEAST_REPEATS and is_other and all(map(_NAME_KIND.search, kinds))
@@ -341,16 +341,16 @@ def _holds_kinds_of_names(table: Table, i: int) -> bool:
 
 def _is_flag(table: Table, i: int) -> bool:
     """Whether a column holds numbers, or two values at most, and no further names."""
-    cells = _column(table.sample, i)
+    cells = column_of(table.sample, i)
     is_number = sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells)
     return len(cells) >= _LEAST_REPEATS and (is_number or len(set(cells)) < 3)
 
 
 def _ids_of_names(table: Table, header: list[str]) -> list[int]:
     """Of a table of names, a row each with its kind, the columns of ids that repeat; the others are of the rows."""
-    if not any(_holds_kinds_of_names(table, i) for i in range(len(header))):
+    if not any(holds_kinds_of_names(table, i) for i in range(len(header))):
         return []
-    cells = {i: _column(table.sample, i) for i in columns_of(header, "id") if not find_fault(table, i, "id")}
+    cells = {i: column_of(table.sample, i) for i in columns_of(header, "id") if not find_fault(table, i, "id")}
     return [i for i, some in cells.items() if len(set(some)) < len(some)]
 
 
@@ -366,10 +366,10 @@ def _is_of_others(table: Table, header: Sequence[str], id_: int, name: int) -> b
     words = words_of(header[name])
     if "".join(words) in KNOWN["name"] or words[:-1] == words_of(header[id_])[:-1]:
         return False
-    return _different(table, name) < _HALF * _different(table, id_)
+    return different(table, name) < HALF * different(table, id_)
 
 
-def _different(table: Table, i: int) -> float:
+def different(table: Table, i: int) -> float:
     """The share of the first rows that have a value of their own in a column."""
     cells = [str(row[i]) for row in table.sample if i < len(row) and row[i] not in (None, "")]
     return len(set(cells)) / len(cells) if len(cells) >= _LEAST_REPEATS else 1.0
@@ -385,7 +385,7 @@ def find_fault(table: Table, i: int, what: str) -> str:
     """
     rows = [row for row in table.sample if i < len(row)]
     cells = [text for row in rows if row[i] is not None and (text := str(row[i]).strip()) not in _NONE]
-    if len(rows) < _LEAST_ROWS:
+    if len(rows) < LEAST_ROWS:
         return ""
     n_empty = len(rows) - len(cells)
     if 2 * n_empty > len(rows) or (what == "id" and n_empty > max(_LEAST_EMPTY, 0.1 * len(rows))):
@@ -421,23 +421,23 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
     if not given:
         if _holds_types(table.sample, 2):
             layout.types = (2,)
-        has_more = any(_column(table.sample, i) for i in range(4, layout.n_columns))
-        if _holds_names(table.sample, 3) and (layout.types or not (has_more or _column(table.sample, 2))):
+        has_more = any(column_of(table.sample, i) for i in range(4, layout.n_columns))
+        if _holds_names(table.sample, 3) and (layout.types or not (has_more or column_of(table.sample, 2))):
             layout.aliases = (3,)
     return layout
 
 
 def _few_values(table: Table, i: int) -> str:
     """That a column repeats so few values that they are no names; "" if not."""
-    cells = _column(table.sample, i)
+    cells = column_of(table.sample, i)
     n = len(set(cells))
     return f"repeats {n} values ({make_excerpt(cells[0])}, ...)" if 0 < n < _FEW * len(cells) else ""
 
 
 def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has few values that repeat, or known types."""
-    cells = [item for cell in _column(rows, i) for item in cell.split("|")]
-    if any(len(cell) < _LEAST_LETTERS or _is_half_digits(cell, 0) for cell in cells):
+    cells = [item for cell in column_of(rows, i) for item in cell.split("|")]
+    if any(len(cell) < _LEAST_LETTERS or is_half_digits(cell, 0) for cell in cells):
         return False
     coarse = _type_map().coarse_type
     is_known = sum(coarse(cell) is not None for cell in cells) > 0.5 * len(cells)
@@ -451,7 +451,7 @@ def _type_map() -> TypeMap:
 
 def _holds_names(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has many values of a few words each."""
-    cells = _column(rows, i)
+    cells = column_of(rows, i)
     n_names = sum(
         any(map(str.isalpha, cell)) and cell.count(" ") <= _MOST_SPACES * (1 + cell.count("|")) for cell in cells
     )
@@ -474,8 +474,7 @@ def complete(given: TableColumns, known: TableColumns, header: Sequence[str]) ->
 
 
 _MAX_SHOWN = 8  # cells in a warning
-_LEAST_ROWS = 5
-_LEAST_TYPES = 20
+LEAST_ROWS = 5
 _LEAST_EMPTY = 10  # ids; fewer are bad rows
 _LEAST_REPEATS = 10  # cells, of which a few that repeat tell something
 _LEAST_LETTERS = 2  # of a type; one letter is a flag
@@ -483,96 +482,25 @@ _MOST_SPACES = 6  # in a name; a description has more
 _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
 _FEW = 0.04  # of the rows
 _SOME = 0.3  # of the rows
-_HALF = 0.5
+HALF = 0.5
 _LEAST_HALF = 5  # letters and digits, one more in an id
-_JOINED = re.compile(r";\s|\|")
-_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}")
 _OTHER_NAME = re.compile(r"synonym|alias|abbreviation|acronym|\b[afn]\.?k\.?a\b")
 _NAME_KIND = re.compile(rf"{_OTHER_NAME.pattern}|name|term|title|label|spelling")
 INDENT = re.compile(r"(?:[-–—•·]\s+)+")
 """Signs before a name that say how deep it stands in a hierarchy."""
-_MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
-_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
 
 
-def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
-    """Warnings for a table, from its first rows."""
-    path, rows = table.path, table.sample
-    names = _column(rows, layout.name)
-    if layout.id != layout.name and len(names) >= _LEAST_ROWS:
-        odd = [name for name in names if _ID_LIKE.fullmatch(name) or _is_half_digits(name)]
-        if len(odd) >= 0.8 * len(names):
-            message = (
-                f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
-            )
-            yield ReadWarning(message, options=("name_column",))
-    if odd := [name for name in names if _MOJIBAKE.search(name)]:
-        message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
-        yield ReadWarning(message)
-    if layout.is_open and layout.id != layout.name:
-        yield from _find_other_rows(table, layout)
-    joined = [name for name in names if _JOINED.search(name) and not _MOJIBAKE.search(name)]
-    if layout.name not in layout.separators and len(joined) > 0.5 * len(names) >= 0.5 * _LEAST_ROWS:
-        column = table.header[layout.name] if table.header else layout.name + 1
-        message = f"{path}: names look like lists ({make_excerpt(joined[0])}). If they are, name the separator of column"
-        yield ReadWarning(f"{message} '{column}'", options=("list_separators",))
-    if table.has_comments and sum(" # " in name for name in names) > 0.5 * len(names):
-        message = f"{path}: names have a comment behind '#' ({make_excerpt(names[0])}). Take it away"
-        yield ReadWarning(message, options=("name_column",))
-    for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
-        cells = _column(rows, i)
-        if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
-            message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
-            yield ReadWarning(f"{message}. Name another column", options=(option,))
-        quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
-            message = (
-                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
-            )
-            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
-            break
-    for i in layout.aliases:
-        cells = _column(rows, i)
-        lists = [cell for cell in cells if ", " in cell or " / " in cell]
-        if layout.separators.get(i, "|") == "|" and len(cells) >= _LEAST_ROWS and len(lists) > 0.5 * len(cells):
-            message = f"{path}: cells of column {i + 1} are read as one alias each ({make_excerpt(lists[0])}). If they "
-            yield ReadWarning(f"{message}are lists, name the separator", options=("list_separators",))
-    for i in layout.types:
-        cells = _column(rows, i)
-        if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):
-            message = f"{path}: column {i + 1}, taken for types, has another value in each row"
-            yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
-
-
-def _find_other_rows(table: Table, layout: Layout) -> Iterator[ReadWarning]:
-    """Warnings where ids or names repeat so often that the rows are of something else, perhaps."""
-    header, rows = table.header or [], table.sample
-    ids, names = _different(table, layout.id), _different(table, layout.name)
-    if names < _HALF * ids and not header:
-        message = f"{table.path}: many ids have the same name by column {layout.name + 1}. Is another column the name?"
-        yield ReadWarning(message, options=("name_column",))
-    if not header or ids > _HALF or any(_holds_kinds_of_names(table, i) for i in range(len(header))):
-        return
-    pairs = {(str(row[layout.id]), str(row[layout.name])) for row in rows if len(row) >= layout.width}
-    of_ids = set(columns_of(header, "id"))
-    is_one_name = len(pairs) == len({id_ for id_, _ in pairs})
-    others = (i for i in range(len(header)) if i not in (layout.id, layout.name) and (is_one_name or i in of_ids))
-    other = next((i for i in others if len(_column(rows, i)) == len(rows) and _different(table, i) == 1.0), None)
-    if other is not None:
-        message = f"{table.path}: the ids of column '{header[layout.id]}' repeat, and each row has its own value in column"
-        yield ReadWarning(f"{message} '{header[other]}'. Are the rows of something else?", options=("id_column",))
-
-
-def _is_half_digits(name: str, least: int = _LEAST_HALF) -> bool:
+def is_half_digits(name: str, least: int = _LEAST_HALF) -> bool:
+    """Whether half of the letters and digits, which are more than `least`, are digits."""
     return 2 * len(DIGIT.findall(name)) >= sum(map(str.isalnum, name)) > least
 
 
 def is_indented(table: Table, layout: Layout) -> bool:
     """Whether names stand behind `INDENT`."""
-    names = _column(table.sample, layout.name)
+    names = column_of(table.sample, layout.name)
     return sum(INDENT.match(name) is not None for name in names) > _SOME * len(names)
 
 
-def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
+def column_of(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
     """The texts in a column that are not blank."""
     return [text for row in rows if i < len(row) and isinstance(row[i], str) and (text := row[i].strip())]

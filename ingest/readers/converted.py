@@ -17,7 +17,7 @@ from functools import cached_property
 from html.entities import name2codepoint
 from itertools import chain
 from typing import Any
-from xml.etree.ElementTree import Element, ParseError, XMLParser, XMLPullParser
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from ingest.io import limits
 from ingest.io.encoding import Utf8Source
@@ -151,9 +151,8 @@ def read_elements(source: ByteSource, is_wanted: Callable[[Sequence[str]], bool]
     """The line after each element whose path of names is wanted, and the element; what was read is let go. Raises
     FormatError if the file is damaged, declares an entity, or has too large an element.
     """
-    reader = XMLParser()
-    reader.entity.update({name: chr(code) for name, code in name2codepoint.items()})  # those of DTDs for texts
-    parser: Any = XMLPullParser(("start", "end"), _parser=reader)
+    parser: Any = XMLPullParser(("start", "end"))
+    parser._parser.entity.update({name: chr(code) for name, code in name2codepoint.items()})  # those of DTDs for texts
     line, n_bytes, path, names = 1, 0, list[Element](), list[str]()
     try:
         for chunk in chain(source.chunks(), (None,)):

@@ -107,10 +107,7 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     if tried and tried[0].delimiter == "\t" and tried[0].n_columns > 2 and tried[0].share() >= _LEAST[0]:
         tried = [one for one in tried if "\t" in one.delimiter]  # others are inside its cells
     with_header = [one for one in tried if one.header is not None and known(one.header)]
-    kind_of_text = describe_text(head)
-    is_ours = with_header and not (kind_of_text or "").startswith("an e-mail")
-    is_ours = is_ours or (kind_of_text or "").startswith(("JSON", "N-Triples"))
-    if kind_of_text and not is_ours and options.delimiter is None and not columns.given():
+    if options.delimiter is None and not columns.given() and _is_foreign(head, is_table=bool(with_header)):
         raise _no_table(source.path, head, lines, delimiter)
     usable = with_header or [one for one in tried if delimiter or one.share() >= _LEAST[one.delimiter == "\t"]]
     is_list = columns.id is not None and columns.id == columns.name
@@ -130,22 +127,38 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
         message = f"the delimiter is not clear: {named} would all do. Name it."
         raise FormatError(source.path, n_skipped + 1, message, option="delimiter")
     best = usable[0]
-    if best.header is None and not delimiter and best.delimiter in ",;" and (width := _fixed_width(lines)):
-        if all(line.find(best.delimiter) > width for line in lines if best.delimiter in line):
-            raise _fixed_error(source.path, width)
+    if best.header is None and not delimiter and best.delimiter in ",;":
+        _refuse_fixed_width(source.path, lines, best.delimiter)
     best.n_skipped += n_skipped
     best.header_line = best.header_line + n_skipped if best.header_line else 0
     best.about = best.describe()
     best.rows = read_rows(islice(read_lines(source), best.n_skipped, None), best)
-    for i in range(best.n_columns if best.header is None and best.sample else 0):
-        cells = [row[i] for row in best.sample if len(row) > i]
+    _refuse_json(best)
+    best.header_line = best.header_line or best.n_skipped + 1
+    return best
+
+
+def _is_foreign(head: bytes, *, is_table: bool) -> bool:
+    """Whether a text shows another format; one with a header may look so, but for a mail."""
+    kind = describe_text(head) or "JSON"
+    return not kind.startswith(("JSON", "N-Triples")) and (not is_table or kind.startswith("an e-mail"))
+
+
+def _refuse_json(table: TextTable) -> None:
+    for i in range(table.n_columns if table.header is None and table.sample else 0):
+        cells = [row[i] for row in table.sample if len(row) > i]
         if all(cell[:2] == '{"' and isinstance(decode_object(cell.encode()), dict) for cell in cells):
             message = (
                 f"column {i + 1} holds a JSON object in each row. Read it by itself, with cut -f{i + 1}, as JSON Lines"
             )
-            raise FormatError(source.path, 1, message)
-    best.header_line = best.header_line or best.n_skipped + 1
-    return best
+            raise FormatError(table.path, 1, message)
+
+
+def _refuse_fixed_width(path: str, lines: list[str], delimiter: str) -> None:
+    """Refuse a table whose columns stand at fixed places before the first of the signs in its lines."""
+    width = _fixed_width(lines)
+    if width and all(line.find(delimiter) > width for line in lines if delimiter in line):
+        raise _fixed_error(path, width)
 
 
 def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:

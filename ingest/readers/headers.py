@@ -104,9 +104,7 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
         elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
             is_weak = words[-2] in OTHER_NAMES if what == "name" else what == "id" and words[-2] in _OF_KINDS
             found.append((1 + 2 * is_weak, 0, i))
-        elif what == "id" and not _SYMBOLS.isdisjoint((words[0], words[-1])):
-            found.append((2, 0, i))
-        elif what == "name" and words[:2] == ["name", "of"]:
+        elif words[:2] == ["name", "of"] if what == "name" else what == "id" and _SYMBOLS & {words[0], words[-1]}:
             found.append((2, 0, i))
         elif what == "name" and words[-1] in LANGUAGES and words[-2:-1] and words[-2] in last:
             found.append((2, LANGUAGES.index(words[-1]), i))

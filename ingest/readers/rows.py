@@ -234,7 +234,9 @@ class RowReader:
     def _make_entity(self, row: list[Any], id_: str, name: str) -> Entity:
         """The entity of a row. Raises ValueError if a cell is not text."""
         layout, separators = self._layout, self._layout.separators
-        names, languages = dict.fromkeys((name, *(self._names(row) if layout.name in separators else ()))), dict[str, str]()
+        names, languages = {name: None}, dict[str, str]()
+        if layout.name in separators:
+            names.update(dict.fromkeys(self._names(row)))
         if (literal := self._literal(row[layout.name])) and literal[1]:
             languages[name] = literal[1]
         for i in layout.alias_names:

@@ -39,7 +39,6 @@ from ingest.readers.columns import (
     Table,
     complete,
     find_layout,
-    find_suspicions,
     is_indented,
 )
 from ingest.readers.converted import Converted, XmlSource, convert
@@ -57,6 +56,7 @@ from ingest.readers.json_records import (
 )
 from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, only_one, parse_path, text_of
 from ingest.readers.signs import SIGNS, find_root, looks_like_json
+from ingest.readers.suspicions import find_suspicions
 from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError

@@ -32,7 +32,12 @@ def read(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     try:
         with open_reader([path], options=ReadOptions(columns=columns, **options)) as reader:
             for one in reader.read(report):
-                row = {"id": one.entity_id, "names": [*one.names()], "types": [*one.kb_types], "description": one.description}
+                row = {
+                    "id": one.entity_id,
+                    "names": [*one.names()],
+                    "types": [*one.kb_types],
+                    "description": one.description,
+                }
                 entities.append({key: value for key, value in row.items() if value})
     except InputError as error:
         said = {"error": str(error), "option": getattr(error, "option", None)}
