@@ -103,7 +103,10 @@ _TEXTS = (
     (rb"\A>\S+[^\n\t]*\n[A-Za-z*\n-]{20,}", "FASTA, sequences with headers. Convert it to a table"),
     (rb"\A\*NEWRECORD\s", "MeSH as ASCII. Fetch its XML"),
     (rb"\A\d+\|t\|.*\n\d+\|a\|", "texts with annotations (PubTator), not names by id"),
-    (rb"\AID   \w+ .*\n|\nID   \S.*\n[A-Z]{2}   \S", "a flat file as of EMBL or UniProt. Convert it to a table"),
+    (
+        rb"\AID   \w+ .*\n|(?m:^)ID   \S.*\n[A-Z]{2}(?:   \S|\n)",
+        "a flat file as of EMBL or UniProt. Convert it to a table",
+    ),
     (
         rb"(?m)\A[A-Z][\w-]*: .*\n(?:.*\n){0,9}%%$",
         "records of several lines between lines of %%. Convert them to a table",

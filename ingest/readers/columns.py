@@ -431,7 +431,11 @@ def _few_values(table: Table, i: int) -> str:
     """That a column repeats so few values that they are no names; "" if not."""
     cells = column_of(table.sample, i)
     n = len(set(cells))
-    return f"repeats {n} values ({make_excerpt(cells[0])}, ...)" if 0 < n < _FEW * len(cells) else ""
+    return (
+        f"repeats {n} values ({make_excerpt(cells[0])}, ...)"
+        if len(cells) >= _LEAST_FEW and n < _FEW * len(cells)
+        else ""
+    )
 
 
 def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
@@ -475,16 +479,19 @@ def complete(given: TableColumns, known: TableColumns, header: Sequence[str]) ->
 
 _MAX_SHOWN = 8  # cells in a warning
 LEAST_ROWS = 5
+_LEAST_FEW = 50  # cells, of which a few that repeat are no names
 _LEAST_EMPTY = 10  # ids; fewer are bad rows
 _LEAST_REPEATS = 10  # cells, of which a few that repeat tell something
 _LEAST_LETTERS = 2  # of a type; one letter is a flag
 _MOST_SPACES = 6  # in a name; a description has more
 _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
-_FEW = 0.04  # of the rows
+_FEW = 0.1  # of the rows
 _SOME = 0.3  # of the rows
 HALF = 0.5
 _LEAST_HALF = 5  # letters and digits, one more in an id
-_OTHER_NAME = re.compile(r"synonym|alias|abbreviation|acronym|\b[afn]\.?k\.?a\b")
+_OTHER_NAME = re.compile(
+    r"synonym|alias|abbreviation|acronym|\b(?:[afn]\.?k\.?a|alternative|former|other|previous|short|trading|working)\b"
+)
 _NAME_KIND = re.compile(rf"{_OTHER_NAME.pattern}|name|term|title|label|spelling")
 INDENT = re.compile(r"(?:[-–—•·]\s+)+")
 """Signs before a name that say how deep it stands in a hierarchy."""

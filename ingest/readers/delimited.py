@@ -79,6 +79,10 @@ class TextTable(Table):
         return n_usual / len(self.sample) if self.sample else float(self.header is not None)
 
 
+class UnclearDelimiterError(FormatError):
+    """Several signs would make a table of a text."""
+
+
 def check_delimiter(given: str) -> str:
     """The character that a delimiter option means. Raises OptionError if it is not one, or a quote or a blank."""
     delimiter = "\t" if given in ("tab", "\\t") else given
@@ -125,7 +129,7 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     if len(usable) > 1 and not with_header:
         named = " and ".join(DELIMITERS[one.delimiter] for one in usable)
         message = f"the delimiter is not clear: {named} would all do. Name it."
-        raise FormatError(source.path, n_skipped + 1, message, option="delimiter")
+        raise UnclearDelimiterError(source.path, n_skipped + 1, message, option="delimiter")
     best = usable[0]
     if best.header is None and not delimiter and best.delimiter in ",;":
         _refuse_fixed_width(source.path, lines, best.delimiter)

@@ -110,6 +110,8 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
             found.append((2, LANGUAGES.index(words[-1]), i))
         elif what == "id" and words in _NUMBERS:
             found.append((4, 0, i))
+        elif what == "id" and words == ["key"] and any(len(one) > 1 and one[-1] == "key" for one in in_words):
+            found.append((0, len(whole), i))
         elif tuple(words) in labelled or (what in _JOINED and _JOINED[what].fullmatch(header[i])):
             found.append((3, 0, i))
     return sorted(found)
@@ -185,6 +187,7 @@ DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
 _N_OTHERS = 5  # rows after the first that must have ids with digits
 _MOST = 0.9  # of the rows
+_SOME = 0.8  # of many cells; one may be a question
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
@@ -195,7 +198,14 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
     cells = [str(cell).strip() for cell in first]
     while cells and not cells[-1]:
         cells.pop()
-    if len(cells) < 2 or len(set(cells)) < len(cells) or not all(map(_WORD.fullmatch, cells)):
+    if "" in cells:
+        return False
+    n_words = sum(_WORD.fullmatch(cell) is not None for cell in cells)
+    if (
+        len(cells) < 2
+        or len(set(cells)) < len(cells)
+        or n_words < (1 if len(cells) < _N_OTHERS else _SOME) * len(cells)
+    ):
         return False
     is_digit_less = not DIGIT.search(cells[0])
     is_over_nothing = (not any(shown(cell).strip() for cell in column) for column in zip_longest(*others))

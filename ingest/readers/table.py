@@ -42,7 +42,7 @@ from ingest.readers.columns import (
     is_indented,
 )
 from ingest.readers.converted import Converted, XmlSource, convert
-from ingest.readers.delimited import IsHeader, check_delimiter, open_text
+from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
 from ingest.readers.headers import columns_of, is_below_header, is_header, looks_like_header, shown
 from ingest.readers.json_records import (
     WRAPPED,
@@ -309,6 +309,8 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
             table, is_json = open_text(head, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):
                 return "jsonl"  # its reader says where the JSON is broken
+    except UnclearDelimiterError:
+        return "csv"
     except (InputError, OptionError):
         return "jsonl" if is_json else None
     found = find_shape(bases_of(options), table.header, table.sample)
