@@ -29,6 +29,7 @@ NESTED_TOO_DEEP = "nested_too_deep"
 _BINDINGS = "results.bindings.item"  # of SPARQL's results
 _EXCERPT = 1 << 8
 _MAX_SKIPPED_DEPTH = 4  # levels of what is passed over that are read piece by piece
+_MANY = 20  # objects by key, which are no fields of one
 _MAX_LEVELS = 12  # in which objects are looked for
 _SURVEYED = 4 << 20  # characters, in which the lists of objects are found
 _DOCUMENT = re.compile(
@@ -156,7 +157,8 @@ class _Survey:
         finally:
             if not path:
                 self.keys = {""} if is_list else set(keys)
-            if found and (is_list or (len(found) > 1 and len(found) > 0.8 * n_values and _is_one_shape(found))):
+            is_map = len(found) == n_values > _MANY or (len(found) > max(1, 0.8 * n_values) and _is_one_shape(found))
+            if found and (is_list or is_map):
                 del self.places[n_places:]
                 self.places.append(
                     Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found))
@@ -196,7 +198,7 @@ def choose_place(
     first = places[0]
     header = sorted(keys)
     is_entity = bool(columns_of(header, "id") and columns_of(header, "name"))
-    if first.path not in ("item", "children.item") and is_entity and "resourceType" not in keys:
+    if first.path not in ("item", "*", "children.item") and is_entity and "resourceType" not in keys:
         if first.n > 1 and first.keys & _OF_RECORDS and len(places) == 1:
             where = first.path.rpartition(".")[0]
             message = (

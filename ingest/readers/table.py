@@ -64,6 +64,7 @@ from pearl_qdrant.records import Entity
 
 _N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
 _N_SHEETS = 10  # of a workbook, in which a header is looked for
+_MANY = 20  # keys of an object whose values are texts or lists, which are no columns
 _LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
 _N_TITLES = 20  # rows of a sheet in which the header is looked for
@@ -162,7 +163,9 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
             f"a table whose rows are lists, at '{lists}'",
             f"-r '(.{header}, .{lists}[]) | @csv' FILE > rows.csv",
         )
-    elif len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name"):
+    elif len(values) > _MANY or (
+        len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name")
+    ):
         query = "-c 'to_entries[] | {id: .key, name: .value}' FILE > names.jsonl"
         if all(isinstance(one, list) for one in values):
             query = query.replace(".value}", ".value[0], aliases: .value[1:]}")
