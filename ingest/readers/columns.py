@@ -493,7 +493,7 @@ _OTHER_NAME = re.compile(
     r"synonym|alias|abbreviation|acronym|\b(?:[afn]\.?k\.?a|alternative|former|other|previous|short|trading|working)\b"
 )
 _NAME_KIND = re.compile(rf"{_OTHER_NAME.pattern}|name|term|title|label|spelling")
-INDENT = re.compile(r"(?:[-–—•·]\s+)+")
+INDENT = re.compile(r"\A(?:[-–—•·]\s+)+")
 """Signs before a name that say how deep it stands in a hierarchy."""
 
 

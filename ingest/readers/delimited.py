@@ -24,7 +24,7 @@ from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.columns import Row, Table
-from ingest.readers.headers import is_below_header, looks_like_header
+from ingest.readers.headers import find_header, is_no_row
 from ingest.readers.json_records import decode_object
 from pearl_qdrant.errors import FormatError, OptionError
 
@@ -44,7 +44,6 @@ DELIMITERS = {
 
 _N_LINES = 1000
 _LEAST_LINES = 5  # to see columns at fixed places
-_N_TITLES = 20  # records in which the header is looked for
 _GRACE = 1 << 20  # characters that may be read again beside as many as the file had so far
 _EXCERPT = 1 << 8
 _LEAST = 0.8, 0.5  # share of the rows with the usual number of cells; tabs are in few texts
@@ -208,25 +207,17 @@ def _try_sign(
             table.header, table.header_line, start = row, number, n_comments
     table.has_comments = start > 0
     if table.header is None:
-        titles = filled[start : start + _N_TITLES]
-        number, row = next(((number, row) for number, row in titles if known(row)), (0, []))
-        if all(sum(map(bool, map(str.strip, title))) < len(row) for n, title in titles if n < number):
-            table.header, table.header_line = (row, number) if number else (None, 0)
         rows = [row for _, row in filled[start:]]
-        first = next((i for i, row in enumerate(rows[:_N_TITLES]) if len(row) >= width), 0)
-        if table.header is None and not columns.given() and rows and looks_like_header(rows[first], rows[first + 1 :]):
-            table.header, table.header_line = rows[first], filled[start + first][0]
+        place = find_header(rows, known, width=width, may_guess=not columns.given())
+        if place is not None:
+            table.header_line, table.header = filled[start + place]
     if table.header is not None:
         table.n_skipped = table.header_line
         if filled[:start] and table.header_line <= filled[start - 1][0]:
             table.n_skipped = filled[start - 1][0]
         under = [(number, row) for number, row in filled if number > table.n_skipped]
-        below, others = under[0][1] if under else list[str](), [row for _, row in under[1:]]
-        same = sum(
-            one.strip().casefold() == two.strip().casefold() for one, two in zip(table.header, below, strict=False)
-        )
-        if (known(below) and 2 * same > len(below)) or is_below_header(below, others):  # or once more, in other letters
-            table.n_skipped, table.below = under[0][0], [cell.strip() for cell in below]
+        if under and is_no_row(table.header, under[0][1], [row for _, row in under[1:]], known):
+            table.n_skipped, table.below = under[0][0], [cell.strip() for cell in under[0][1]]
         table.sample = [row for number, row in under if number > table.n_skipped]
         if _has_row_numbers(table.header, table.sample):
             table.header.insert(0, "")

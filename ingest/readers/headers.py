@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
 from itertools import islice, zip_longest
 from typing import Any
@@ -185,6 +185,7 @@ INDEX = "Unnamed: "  # what pandas writes over a column without a name
 NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")
 DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
+_N_TITLES = 20  # rows in which the header is looked for
 _N_OTHERS = 5  # rows after the first that must have ids with digits
 _MOST = 0.9  # of the rows
 _SOME = 0.8  # of many cells; one may be a question
@@ -224,6 +225,28 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
         for i in _numbers(others)
         if i < len(cells) and not cells[i].startswith(INDEX)
     )
+
+
+def find_header(
+    rows: Sequence[Sequence[str]], known: Callable[[Sequence[str]], bool], *, width: int, may_guess: bool
+) -> int | None:
+    """The place of the header among the first rows, which are filled: one with known words, below titles that are
+    shorter; else, if it `may_guess`, the first of the usual `width` if it `looks_like_header`.
+    """
+    titles = rows[:_N_TITLES]
+    place = next((i for i, row in enumerate(titles) if known(row)), None)
+    if place is not None and all(sum(map(bool, map(str.strip, row))) < len(rows[place]) for row in rows[:place]):
+        return place
+    first = next((i for i, row in enumerate(titles) if len(row) >= width), 0)
+    return first if may_guess and rows and looks_like_header(rows[first], rows[first + 1 :]) else None
+
+
+def is_no_row(
+    header: Sequence[str], below: Sequence[str], others: Sequence[Sequence[str]], known: Callable[[Sequence[str]], bool]
+) -> bool:
+    """Whether the row under a header `is_below_header`, or is the header once more, in other letters."""
+    same = sum(one.strip().casefold() == two.strip().casefold() for one, two in zip(header, below, strict=False))
+    return (known(below) and 2 * same > len(below)) or is_below_header(below, others)
 
 
 def _numbers(rows: Sequence[Sequence[Any]]) -> list[int]:

@@ -110,6 +110,7 @@ class RowReader:
         self._has_filter = bool(self._keep) or self._needed is not None or self._allowed is not None
         self._take = re.compile(shape.id_pattern) if shape.id_pattern else None
         self._is_indented = is_indented(table, layout)
+        self._splits_names = layout.name in layout.separators
         self._last: tuple[str, int, list[Any]] | None = None  # a bad row, which may be the line under the table
         self._first_bad_number, self._n_bad_numbers = "", 0
 
@@ -154,7 +155,11 @@ class RowReader:
         """Id and name of a row, and why it is skipped; see `_find_fault`."""
         layout = self._layout
         try:
-            id_, name = read_id(row[layout.id]), next(iter(self._names(row)), "")
+            id_, name = read_id(row[layout.id]), read_name(row[layout.name])
+            if self._is_indented:
+                name = INDENT.sub("", name, count=1)
+            if self._splits_names and name:
+                name = next(iter(split_items(name, layout.separators[layout.name])), "")
             if not name and layout.alias_names:
                 name = next(filter(None, (read_name(row[i]) for i in layout.alias_names)), "")
             reason = self._find_fault(row, n_cells, id_, name)
@@ -162,14 +167,6 @@ class RowReader:
             return id_, name, ABOUT if is_number else reason  # the number of rows, as in YAGO 3
         except NotTextError as error:
             return "", "", error.reason
-
-    def _names(self, row: list[Any]) -> Iterable[str]:
-        """The names in the column of names: one, or the items of a list."""
-        at = self._layout.name
-        if at in self._layout.separators:
-            return split_items(row[at], self._layout.separators[at])
-        name = read_name(row[at])
-        return (INDENT.sub("", name, count=1) if self._is_indented and INDENT.match(name) else name,)
 
     def _skip(self, reason: str, number: int, row: list[Any]) -> None:
         self._last = None
@@ -235,8 +232,8 @@ class RowReader:
         """The entity of a row. Raises ValueError if a cell is not text."""
         layout, separators = self._layout, self._layout.separators
         names, languages = {name: None}, dict[str, str]()
-        if layout.name in separators:
-            names.update(dict.fromkeys(self._names(row)))
+        if self._splits_names:
+            names.update(dict.fromkeys(split_items(read_name(row[layout.name]), separators[layout.name])))
         if (literal := self._literal(row[layout.name])) and literal[1]:
             languages[name] = literal[1]
         for i in layout.alias_names:

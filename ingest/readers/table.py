@@ -9,6 +9,7 @@ otherwise than it is read is said as a warning.
 from __future__ import annotations
 
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
@@ -43,7 +44,7 @@ from ingest.readers.columns import (
 )
 from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
-from ingest.readers.headers import columns_of, is_below_header, is_header, looks_like_header, shown
+from ingest.readers.headers import columns_of, find_header, is_header, is_no_row, shown
 from ingest.readers.json_records import (
     WRAPPED,
     Place,
@@ -67,7 +68,6 @@ _N_SHEETS = 10  # of a workbook, in which a header is looked for
 _MANY = 20  # keys of an object whose values are texts or lists, which are no columns
 _LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
-_N_TITLES = 20  # rows of a sheet in which the header is looked for
 
 
 def bases_of(options: ReadOptions) -> Sequence[Base]:
@@ -220,26 +220,26 @@ def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitS
     if padded := zero_padding(path, name):
         rows = ((number, _padded(cells, padded)) for number, cells in rows)
     first = list(islice(rows, _N_SAMPLE))
-    is_known = _header_test(options)
-    titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
-    start = next(titles, 0)
-    number, header = (first[start - 1][0], list(map(shown, first[start - 1][1]))) if start else (1, None)
-    if (
-        header is None
-        and options.columns is None
-        and first
-        and looks_like_header(first[0][1], [row for _, row in first[1:]])
-    ):
-        start, number, header = 1, first[0][0], list(map(shown, first[0][1]))
-    if (
-        header is not None
-        and len(first) > start
-        and is_below_header(first[start][1], [row for _, row in first[start + 1 :]])
-    ):
-        start += 1
-    sample = [cells for _, cells in first[start:]]
+    filled = [(number, texts) for number, cells in first if (texts := _texts_of(cells))]
+    texts, known = [texts for _, texts in filled], _header_test(options)
+    width = Counter(map(len, texts)).most_common(1)[0][0] if texts else 0
+    place = find_header(texts, known, width=width, may_guess=options.columns is None)
+    line, header = filled[place] if place is not None else (0, None)
+    last = line
+    if header is not None and texts[place + 1 :] and is_no_row(header, texts[place + 1], texts[place + 2 :], known):
+        last = filled[place + 1][0]
+    first = [(number, cells) for number, cells in first if number > last]
+    sample = [cells for _, cells in first]
     about = opened.about + ", numbers with their leading zeros" * bool(padded)
-    return Table(path, header, chain(first[start:], rows), sample, about, header_line=number, is_typed=True)
+    return Table(path, header, chain(first, rows), sample, about, header_line=line or 1, is_typed=True)
+
+
+def _texts_of(cells: Sequence[Any]) -> list[str]:
+    """The cells of a row up to the last one that is filled."""
+    texts = list(map(shown, cells))
+    while texts and not texts[-1].strip():
+        texts.pop()
+    return texts
 
 
 def _padded(cells: list[Any], widths: Mapping[int, int]) -> list[Any]:
