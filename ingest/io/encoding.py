@@ -62,8 +62,9 @@ _SQL = (
     rb"use [\w`]+;|lock tables)"
 )
 _YAML = (
-    rb"\A(?:[ \t]*(?:#[^\n]*)?\n|%YAML[^\n]*\n)*(?:---[ \t]*(?:\n|#)|- [\w-]+: |(?:[\w-]+:[ \t][^\n\t]*\n)*"
-    rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:\"'-]+:)"
+    rb"\A(?:[ \t]*(?:#[^\n]*)?\n|%YAML[^\n]*\n)*(?:---[ \t]*(?:\n|#)|- [\w-]+: |"
+    rb"(?:[ \t]*(?:-[ \t])?[\w-]+:[ \t][^\n\t]*\n)*"
+    rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:<\"'-]+:)"
 )
 _TEXTS = (
     (
@@ -82,7 +83,8 @@ _TEXTS = (
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
     (rb"\A\s*(?:[;#].*\n)*\[\[?[\w .-]+\]\]?\s*\n\s*[\w.-]+ ?=", "an INI file, or TOML. Convert it to a table"),
-    (rb"\A\s*(?:\{\s*[\"}]|\[\s*[\[{\"])", "JSON. Read it with format jsonl, and name the columns"),
+    (rb"\A(?:\s*//.*\n)+\s*[\[{]", "JavaScript's notation, JSON with comments. Take them away"),
+    (rb"\A\s*(?:\{\s*[\"}]|\[\s*(?:[\[\"]|\{\s*[\"}]))", "JSON. Read it with format jsonl, and name the columns"),
     (rb"(?m)^format-version:|^\[Term\]", "an ontology in OBO. Read it with format obo"),
     (
         rb"\A\s*(?:(?:var|let|const|export default|window\.\w+)\b[^\n]{0,200}?=?|[\w.]+\()\s*[\[{]",
@@ -118,6 +120,10 @@ _TEXTS = (
     (rb"(?m)\A(?:#.*\n)*msgid ", "a catalogue of translations (gettext)"),
     (rb"\A\s*[\[(]?\s*\{\s*'", "Python's own notation, not JSON. Write it with json.dumps"),
     (_YAML, "YAML. Convert it to JSON Lines"),
+    (
+        rb"\A(?:#.*\n|\s*\n)*(?:[\w./-]+: [^\n\t]*\n){5}",
+        "texts by key. Make a table of it: sed 's/: /,/' FILE > names.csv",
+    ),
 )
 
 

@@ -218,6 +218,10 @@ def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
     """Refuse a first row with words that only a header has, where its column of ids or names is not known."""
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cells[i] for what in ("name", "alias", "type") for i in columns_of(cells, what)]
+    below = [shown(cell).strip() for cell in table.sample[1]] if len(table.sample) > 1 else []
+    if columns_of(cells, "id") and below and not below[0] and columns_of(below, "name"):
+        message = f"the header has two rows ('{make_excerpt(', '.join(below))}' is the second). Write it as one"
+        raise _column_error(table, cells, "name", message)
     has_index = bool(cells) and (not cells[0] or cells[0].startswith(INDEX))
     is_counted = [shown(row[0]) for row in table.sample[1:4]] == ["0", "1", "2"]
     if len(cells) > 1 and cells[0] in HEADERS["name"] and all(map(_LOWER_WORD.fullmatch, cells)):

@@ -285,7 +285,8 @@ def _fixed_width(lines: list[str]) -> int:
     filled = [line for line in lines if line.strip()]
     filled = filled[len(filled) // 2 if len(filled) > 2 * _LEAST_LINES else 0 :]
     starts = [{i for i in range(2, len(line)) if line[i] != " " == line[i - 1]} for line in filled]
-    return min(set.intersection(*starts), default=0) if len(filled) >= _LEAST_LINES else 0
+    is_padded = any("  " in line.strip() for line in filled)
+    return min(set.intersection(*starts), default=0) if is_padded and len(filled) >= _LEAST_LINES else 0
 
 
 def read_rows(lines: Iterable[Line], table: TextTable) -> Iterator[Row]:

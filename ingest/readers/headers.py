@@ -104,7 +104,9 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
         elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
             is_weak = words[-2] in OTHER_NAMES if what == "name" else what == "id" and words[-2] in _OF_KINDS
             found.append((1 + 2 * is_weak, 0, i))
-        elif words[:2] == ["name", "of"] if what == "name" else what == "id" and _SYMBOLS & {words[0], words[-1]}:
+        elif what == "name" and words[:2] == ["name", "of"]:
+            found.append((1, 0, i))
+        elif what == "id" and _SYMBOLS & {words[0], words[-1]}:
             found.append((2, 0, i))
         elif what == "name" and words[-1] in LANGUAGES and words[-2:-1] and words[-2] in last:
             found.append((2, LANGUAGES.index(words[-1]), i))
@@ -175,9 +177,10 @@ def find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = froz
 
 
 HEADER_WORDS = frozenset(
-    "code codes concept curie definition description descriptor designation entity gene heading id identifier iri item "
-    "key kind label labels lang language mention name names number parent preflabel ref reference source status string "
-    "surface symbol synonym synonyms tag term terms text title titles type types uid uri url uuid value word".split()
+    "category class code codes concept curie definition description descriptor designation entity gene group "
+    "heading id identifier iri item key kind label labels lang language mention name names number parent "
+    "preflabel ref reference source status string surface symbol synonym synonyms tag term terms text title "
+    "titles type types uid uri url uuid value word".split()
 )
 """Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
 

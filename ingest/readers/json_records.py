@@ -244,7 +244,7 @@ def unwrap(record: dict[str, Any], key: str) -> dict[str, Any]:
     return {**rest, **inner} if isinstance(inner, dict) else record
 
 
-WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource", "tags")
+WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource", "tags", "data", "row")
 """Keys of the object proper in an object of a list."""
 
 
