@@ -305,8 +305,8 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
     if "name" not in given:
         found["name"] = [i for i in found["name"] if not _is_of_others(table, header, found["id"][0], i)]
         if not found["name"]:
-            name = columns_of(header, "name", named)[0]
-            message = f"many ids have the same name by column '{make_excerpt(header[name])}', so that it is of others"
+            column = make_excerpt(header[columns_of(header, "name", named)[0]])
+            message = f"many ids have the same name by column '{column}', so that it is of others"
             raise _column_error(table, header, "name", f"{message}. Name another")
     ids, names = ([(words_of(header[i])[:-1], i) for i in found[what]] for what in ("id", "name"))
     if ids[0][0] and names[0][0] and "id" not in given and "name" not in given:

@@ -245,7 +245,9 @@ def unwrap(record: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource", "tags", "data", "row")
-"""Keys of the object proper in an object of a list."""
+"""Keys of the object proper in an object of a list; those of `WITH_ID` if the id is in it, too."""
+
+WITH_ID = ("data", "row")
 
 
 def read_values(source: ByteSource, *paths: str) -> Iterator[tuple[int, str, str, Any]]:

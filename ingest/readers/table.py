@@ -46,6 +46,7 @@ from ingest.readers.converted import Converted, XmlSource, convert
 from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
 from ingest.readers.headers import columns_of, find_header, is_header, is_no_row, shown
 from ingest.readers.json_records import (
+    WITH_ID,
     WRAPPED,
     Place,
     choose_place,
@@ -184,7 +185,14 @@ def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases:
         return None
     named = {name.partition(".")[0] for name in columns.names()}
     return next(
-        (key for key in WRAPPED if key not in named and all(isinstance(one.get(key), dict) for one in objects)), None
+        (
+            key
+            for key in WRAPPED
+            if key not in named
+            and all(isinstance(one.get(key), dict) for one in objects)
+            and (key not in WITH_ID or columns_of(list(objects[0][key]), "id"))
+        ),
+        None,
     )
 
 
@@ -220,18 +228,20 @@ def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitS
     if padded := zero_padding(path, name):
         rows = ((number, _padded(cells, padded)) for number, cells in rows)
     first = list(islice(rows, _N_SAMPLE))
-    filled = [(number, texts) for number, cells in first if (texts := _texts_of(cells))]
-    texts, known = [texts for _, texts in filled], _header_test(options)
+    filled = [(number, row) for number, row in ((number, _texts_of(cells)) for number, cells in first) if row]
+    texts, known = [row for _, row in filled], _header_test(options)
     width = Counter(map(len, texts)).most_common(1)[0][0] if texts else 0
     place = find_header(texts, known, width=width, may_guess=options.columns is None)
-    line, header = filled[place] if place is not None else (0, None)
-    last = line
-    if header is not None and texts[place + 1 :] and is_no_row(header, texts[place + 1], texts[place + 2 :], known):
-        last = filled[place + 1][0]
+    header: list[str] | None = None
+    line, last = 1, 0
+    if place is not None:
+        line, header = filled[place]
+        under = texts[place + 1 :]
+        last = filled[place + 1][0] if under and is_no_row(header, under[0], under[1:], known) else line
     first = [(number, cells) for number, cells in first if number > last]
     sample = [cells for _, cells in first]
     about = opened.about + ", numbers with their leading zeros" * bool(padded)
-    return Table(path, header, chain(first, rows), sample, about, header_line=line or 1, is_typed=True)
+    return Table(path, header, chain(first, rows), sample, about, header_line=line, is_typed=True)
 
 
 def _texts_of(cells: Sequence[Any]) -> list[str]:
