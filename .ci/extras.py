@@ -57,12 +57,11 @@ pq.write_table(pa.table({"id": ["nyc"], "name": ["New York City"]}), "base.parqu
 assert [one.entity_id for one in read_entities("base.parquet")] == ["nyc"]
 """,
     "ray": """
-from pathlib import Path
-from pearl_qdrant import load_base
+from ingest.load.cluster import RayCluster
+from ingest.load.request import LoadRequest
 
 if __name__ == "__main__":
-    Path("base.tsv").write_text("id\\tname\\nnyc\\tNew York City\\nnyp\\tNew York Post\\n")
-    assert load_base("base.tsv", "base", store="store", ray="auto").points == 2
+    RayCluster(LoadRequest(store="http://127.0.0.1:6333", ray="auto")).close()
 """,
     "serve": LINKER + """
 from fastapi.testclient import TestClient

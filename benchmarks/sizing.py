@@ -1,7 +1,6 @@
 """Measures the embedded store by the number of names: rates, memory and disk at 10^4, 10^5 and 10^6 invented names.
 
     python benchmarks/sizing.py --names 10000 --names 100000 --names 1000000
-    python benchmarks/sizing.py --names 2000000 --parts 4       one piece against parts, built one after the other
 
 Reader, pipeline and store are the real ones; the encoder is a stand-in that costs next to nothing, so that the store
 alone is measured. Its vector of a name is the normalised sum of random vectors of the words, so that names which share
@@ -33,7 +32,6 @@ from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
 from ingest.load.pipeline import Loading, ingest
-from pearl_qdrant import load_base
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from pearl_qdrant.records import Entity
@@ -129,25 +127,6 @@ def _some(path: Path) -> list[Entity]:
         return list(reader.read(ReadReport()))
 
 
-def compare_parts(n_names: int, parts: int, folder: Path) -> None:
-    """Load a base in one piece and in parts, one after the other, and print what each takes."""
-    write_base(folder / "base.tsv", n_names)
-    store, encoder = str(folder / "store"), WordEncoder()
-    vectors = encoder.encode([entity.canonical_name for entity in _some(folder / "base.tsv")]).vectors
-    for kind, partitions in (("whole", None), ("parts", parts)):
-        start = time.perf_counter()
-        with peak_memory() as peak:
-            result = load_base(folder / "base.tsv", kind, kb="base", store=store, model=encoder, partitions=partitions)
-        seconds = time.perf_counter() - start
-        opened = EdgeStore(folder / "store")
-        query_ms = _milliseconds(opened.open(kind), vectors)
-        opened.close()
-        click.echo(
-            f"{kind:<8}{result.points:>12,} points{seconds:9.1f} s{peak.anonymous:9,.0f} MB{query_ms:8.2f} ms a search"
-            f"; joined in {result.graph_seconds:.1f} s"
-        )
-
-
 def _milliseconds(collection: Collection, vectors: FloatArray) -> float:
     """Milliseconds of a search, after some that warm up."""
     collection.search(vectors[:50], limit=15)
@@ -159,15 +138,9 @@ def _milliseconds(collection: Collection, vectors: FloatArray) -> float:
 
 @click.command()
 @click.option("--names", "sizes", multiple=True, type=int, default=(10_000, 100_000), show_default=True)
-@click.option("--parts", type=click.IntRange(min=2), help="Compare loads in so many parts with loads in one piece.")
 @click.option("--work", type=click.Path(path_type=Path, file_okay=False), help="Folder for stores.")
-def main(sizes: tuple[int, ...], parts: int | None, work: Path | None) -> None:
+def main(sizes: tuple[int, ...], work: Path | None) -> None:
     """Measure all sizes and print a table."""
-    if parts is not None:
-        for size in sizes:
-            with tempfile.TemporaryDirectory(dir=work) as folder:
-                compare_parts(size, parts, Path(folder))
-        return
     click.echo(f"{platform.machine()}, {os.cpu_count()} cores, Python {sys.version.split()[0]}; memory in MB")
     header = ("names", "write/s", "graph/s", "load", "graph", "serve", "mapped", "KB a name", "query ms")
     click.echo("".join(f"{cell:>11}" for cell in header))

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +19,9 @@ from ingest.base.reader import Reader, ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, ingest, is_unchanged, plain_result, stored_points
+from ingest.load.cluster import RayCluster
+from ingest.load.pipeline import Loading, WriteWindows, ingest, is_unchanged, plain_result, stored_points
 from ingest.load.request import LoadEvents, LoadKeywords, LoadRequest, LoadResult
-from ingest.spread.parts import Spread, work_folder
-from ingest.spread.runners import start_runner
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
@@ -94,17 +92,13 @@ def load_base(  # long: all arguments of a load are named here
     check_name(name)  # before anything is read
     if request.update and request.is_limited:
         raise OptionError("limit", "An update compares with the whole of the new release, so it takes no limit.")
-    if request.in_parts and request.update is not False:
-        raise OptionError("update", "A load in parts makes a new collection, and updates none.")
     types = request.type_map if isinstance(request.type_map, TypeMap) else TypeMap.load(request.type_map)
 
-    check = partial(_report_scan, paths=listed, events=request.events)
     with ExitStack() as held:
-        runner = held.enter_context(closing(start_runner(request))) if request.in_parts else None
+        cluster = None if request.ray is None else held.enter_context(closing(RayCluster(request)))
         reader = held.enter_context(open_reader(listed, request.kind, request.options, type_map=types))
-        scanned = None if runner else check(scan(reader, ReadReport(max_errors=request.max_errors)))
+        scanned = _report_scan(scan(reader, ReadReport(max_errors=request.max_errors)), listed, request.events)
         store = held.enter_context(use_store(request.store, wait_s=request.wait_s))
-        folder = held.enter_context(work_folder(request.work, store, name)) if runner else None
         encoder = request.model
         if isinstance(encoder, (str, os.PathLike)):
             encoder = load_encoder(
@@ -119,10 +113,8 @@ def load_base(  # long: all arguments of a load are named here
             quantization=request.quantization or DEFAULT_QUANTIZATION,
             type_map_version=types.version,
         )
-        if runner is not None and folder is not None:
-            return Spread(reader, " ".join(listed), encoder, store, manifest, request, folder, runner, check).run()
-        assert scanned is not None, "a base that is not cut is scanned above"
-        return Session(reader, scanned, " ".join(listed), encoder, store, manifest, request).run()
+        write = None if cluster is None else cluster.write
+        return Session(reader, scanned, " ".join(listed), encoder, store, manifest, request, write).run()
 
 
 def read_entities(
@@ -171,7 +163,9 @@ smaller than what it corrects."""
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A base that is read and counted, and where it goes; `manifest` is that of the collection, if it is new."""
+    """A base that is read and counted, and where it goes; `manifest` is that of the collection, if it is new; `write`
+    writes elsewhere than in this process.
+    """
 
     reader: Reader
     scanned: ScanResult
@@ -180,6 +174,7 @@ class Session:
     store: Store
     manifest: Manifest
     request: LoadRequest
+    write: WriteWindows | None = None
 
     @property
     def name(self) -> str:
@@ -223,7 +218,7 @@ class Session:
             self.encoder,
             target,
             max_errors=self.request.max_errors,
-            loading=Loading(self.input_name, is_update, self.manifest.kb_version),
+            loading=Loading(self.input_name, is_update, self.manifest.kb_version, write=self.write),
             may_remove=self.request.may_remove,
             events=self.request.events,
         )

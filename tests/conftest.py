@@ -89,6 +89,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two models of one width."""
+    folders = [tmp_path_factory.mktemp("models") / name for name in ("first", "second")]
+    for seed, folder in enumerate(folders):
+        make_pearl(folder, seed=seed)
+    return str(folders[0]), str(folders[1])
+
+
+@pytest.fixture(scope="session")
 def shipped() -> Encoder:
     """The model that ships: to load it takes a second."""
     return load_encoder(DEFAULT_MODEL, device="cpu")

@@ -371,18 +371,13 @@ class ScanResult:
     digest: str
 
 
-def scan(
-    reader: Reader, report: ReadReport | None = None, *, on_run: Callable[[Entity], object] | None = None
-) -> ScanResult:
-    """Read a base once and count it; a second time, up to the first few conflicts, if there are some. `on_run` is
-    called with all that `Reader.read_runs` yields. Raises InputError as `Reader.read`, and if an id has more scattered
-    rows or names than an entity may have.
+def scan(reader: Reader, report: ReadReport | None = None) -> ScanResult:
+    """Read a base once and count it; a second time, up to the first few conflicts, if there are some. Raises InputError
+    as `Reader.read`, and if an id has more scattered rows or names than an entity may have.
     """
     report = ReadReport() if report is None else report
     content, ids, names, names_of_run = sha256(), bytearray(), bytearray(), array("I")
     for run in reader.read_runs(report):
-        if on_run is not None:
-            on_run(run)
         ids += digest_of(run.entity_id)
         for name in run.names():
             names += digest_of(name)

@@ -25,6 +25,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import BinaryIO, TypeVar, cast
 
@@ -40,7 +41,7 @@ from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.linking.learned.learning import alias_point_ids
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.protocol import Collection
+from pearl_qdrant.store.protocol import Collection, Writer
 from pearl_qdrant.store.schema import (
     Checkpoint,
     LoadedInput,
@@ -195,32 +196,58 @@ def overlap(items: Iterable[T], ahead: int) -> Generator[T, None, None]:
 QUEUE = 2  # Windows that can wait between two stages
 WINDOW = 4096  # Names encoded together: enough to sort by length with little padding, and one or two seconds' work
 FLUSH_S = 10.0  # Seconds between two flushes, which take a fraction of a second
-_Window = tuple[int, list[tuple[Entity, str]]]  # Entities, and their names with the entity of each
+
+
+class Named(msgspec.Struct, array_like=True):
+    """An entity, and those of its names that are to be written."""
+
+    entity: Entity
+    names: list[str]
+
+
+Window = list[Named]
+Written = tuple[int, int, float]
+"""Entities and names of a window that is written, and the seconds that it was encoded."""
+
+WriteWindows = Callable[[Manifest, Hashes, Iterable[Window]], Generator[Written, None, None]]
+"""Writes windows elsewhere, durably: to the collection with this manifest, with the sorted hashes of repeated names."""
+
+
+def names_of(window: Window) -> list[str]:
+    """The names of a window, in its order."""
+    return [name for one in window for name in one.names]
+
+
+def write_window(writer: Writer, kb: str, window: Window, encoded: Encoded) -> int:
+    """Write the names of a window, encoded in its order; returns how many they are."""
+    points = name_points(kb, ((one.entity, name) for one in window for name in one.names), encoded)
+    writer.write(points, encoded.vectors, encoded.encodable)
+    return len(points)
 
 
 @dataclass(slots=True)
 class _Pass:
-    """Encodes and writes names, in three threads."""
+    """Encodes and writes names, in three threads, or `elsewhere`."""
 
     repeats: RepeatedNames
     collection: Collection
     events: LoadEvents
     note: Callable[[int], None]
+    elsewhere: Callable[[Iterable[Window]], Generator[Written, None, None]] | None
     stored: int = 0
     encode_seconds: float = 0.0
 
     def run(self, named: Iterable[Named]) -> None:
         """Write all; the store is flushed at the end."""
-        kb, last = self.collection.manifest.kb, time.perf_counter()
+        last, windows = time.perf_counter(), _windows(named)
         with (
             self.collection.writer() as writer,
-            closing(overlap(self._encode(overlap(_windows(named), QUEUE)), QUEUE)) as windows,
+            closing(self.elsewhere(windows) if self.elsewhere else self._write(writer, windows)) as written,
         ):
-            for n_entities, pairs, encoded in windows:
-                points = name_points(kb, pairs, encoded)
-                writer.write(points, encoded.vectors, encoded.encodable)
+            for n_entities, n_names, seconds in written:
                 self.stored += n_entities
-                self.events.names_done(len(points))
+                self.encode_seconds += seconds
+                self.events.names_done(n_names)
                 if time.perf_counter() - last >= FLUSH_S:
                     writer.flush()
                     self.note(self.stored)
@@ -228,39 +255,43 @@ class _Pass:
             writer.flush()
         self.repeats.forget()
 
-    def _encode(self, windows: Iterable[_Window]) -> Iterator[tuple[int, list[tuple[Entity, str]], Encoded]]:
-        for n_entities, pairs in windows:
+    def _write(self, writer: Writer, windows: Iterable[Window]) -> Generator[Written, None, None]:
+        kb = self.collection.manifest.kb
+        with closing(overlap(self._encode(overlap(windows, QUEUE)), QUEUE)) as rows:
+            for window, encoded, seconds in rows:
+                yield len(window), write_window(writer, kb, window, encoded), seconds
+
+    def _encode(self, windows: Iterable[Window]) -> Iterator[tuple[Window, Encoded, float]]:
+        for window in windows:
             start = time.perf_counter()
-            encoded = self.repeats.encode([name for _, name in pairs])
-            self.encode_seconds += time.perf_counter() - start
-            yield n_entities, pairs, encoded
+            encoded = self.repeats.encode(names_of(window))
+            yield window, encoded, time.perf_counter() - start
 
 
-def _windows(named: Iterable[Named]) -> Iterator[_Window]:
+def _windows(named: Iterable[Named]) -> Iterator[Window]:
     """Whole entities; each window but the last has at least `WINDOW` names."""
-    n_entities, pairs = 0, list[tuple[Entity, str]]()
+    window, n_names = Window(), 0
     for one in named:
-        n_entities += 1
-        pairs += [(one.entity, name) for name in one.names]
-        if len(pairs) >= WINDOW:
-            yield n_entities, pairs
-            n_entities, pairs = 0, []
-    if pairs:
-        yield n_entities, pairs
+        window.append(one)
+        n_names += len(one.names)
+        if n_names >= WINDOW:
+            yield window
+            window, n_names = Window(), 0
+    if window:
+        yield window
 
 
 @dataclass(frozen=True, slots=True)
 class Loading:
     """What a load is to its collection: `input_name` identifies it among those that are loaded into it; an update wants
-    it to hold nothing else; without `finalize` no graph is built; the caller of a part completes the load with
-    `finish_load`.
+    it to hold nothing else; without `finalize` no graph is built; `write` writes elsewhere than in this process.
     """
 
     input_name: str = "input"
     is_update: bool = False
     kb_version: str | None = None
     finalize: bool = True
-    is_part: bool = False
+    write: WriteWindows | None = None
 
 
 def ingest(  # long: all arguments of a load are documented here
@@ -289,7 +320,9 @@ def ingest(  # long: all arguments of a load are documented here
             collection.write_checkpoint(noted)
         events.entities_stored(stored)
 
-    writing = _Pass(RepeatedNames(encoder, scan.repeated_name_hashes), collection, events, note)
+    repeated = scan.repeated_name_hashes
+    elsewhere = None if loading.write is None else partial(loading.write, collection.manifest, repeated)
+    writing = _Pass(RepeatedNames(encoder, repeated), collection, events, note, elsewhere)
 
     def bring() -> Inventory:
         report = ReadReport(max_errors=max_errors)
@@ -321,11 +354,11 @@ def ingest(  # long: all arguments of a load are documented here
     if loading.finalize and not unfinished:
         collection.finalize(events.graph_built)
     graph_seconds, points = time.perf_counter() - start, collection.count()
-    if not unfinished and not loading.is_part:
+    if not unfinished:
         inputs = [LoadedInput(input=one.input, digest=one.digest) for one in checkpoints]
         if loading.is_update and not n_kept:
             inputs = [LoadedInput(input=loading.input_name, digest=scan.digest)]
-        finish_load(collection, scan, inputs, points, loading)
+        _finish(collection, scan, inputs, points, loading)
     return replace(
         plain_result(collection, scan, encoder.info),
         load_seconds=load_seconds,
@@ -374,8 +407,8 @@ def _remove_retired(
     return len(retired), 0
 
 
-def finish_load(
-    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], points: int, loading: Loading = Loading()
+def _finish(
+    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], points: int, loading: Loading
 ) -> None:
     """Write the inputs, the counts and the IDF table to the manifest, and remove their checkpoints.
 
@@ -413,13 +446,6 @@ def _check_count(collection: Collection, scan: ScanResult) -> None:
 
 
 BATCH = 1000  # Points looked up, replaced or deleted at a time
-
-
-class Named(msgspec.Struct, array_like=True):
-    """An entity, and those of its names that are to be written."""
-
-    entity: Entity
-    names: list[str]
 
 
 _NOT_WRITTEN = "temporary file", "new names cannot be written: {}. Point TMPDIR to a larger disk"

@@ -210,12 +210,8 @@ class LoadRequest:
         may_update: Called before an update that None decided for, with no argument; False adds the base instead.
         may_remove: Called with the number of names that the new release lacks and that of all names, before any is
             deleted; False keeps them.
-        ray: Build a new collection in parts, each apart with its graph, by the workers of a Ray cluster: auto starts
-            one on this machine, HOST:PORT is one that runs. They load the model by its name.
-        parts: Build a new collection in so many parts, from 1 to 256; without `ray` one after the other. [default: as
-            many as keep a part under two million names, and all workers busy]
-        work: Folder for parts until all are built; all machines of a cluster see it at the same path. [default: in the
-            folder of the store, for a server in the user's data folder]
+        ray: Encode and write by the workers of a Ray cluster, to a Qdrant server: auto starts one on this machine,
+            HOST:PORT is one that runs. They load the model by its name.
         wait_s: How long to wait for a server that does not answer, in seconds.
         events: Receives progress.
     """
@@ -238,18 +234,12 @@ class LoadRequest:
     may_update: MayUpdate = allow
     may_remove: MayRemove = allow
     ray: str | None = None
-    parts: int | None = None
-    work: StrPath | None = None
     wait_s: float = DEFAULT_WAIT_S
     events: LoadEvents = field(default_factory=LoadEvents)
 
     @property
     def is_limited(self) -> bool:
         return self.options is not None and self.options.limit is not None
-
-    @property
-    def in_parts(self) -> bool:
-        return self.ray is not None or self.parts is not None
 
 
 class LoadKeywords(TypedDict, total=False):
@@ -273,7 +263,5 @@ class LoadKeywords(TypedDict, total=False):
     may_update: MayUpdate
     may_remove: MayRemove
     ray: str | None
-    parts: int | None
-    work: StrPath | None
     wait_s: float
     events: LoadEvents

@@ -271,7 +271,6 @@ _MANY = 0.1  # share of a collection that an update deletes without asking
 
 _HINTS = {
     "collection": "Give one with --collection.",
-    "parts": "Start over with --restart, choose another --collection, or omit --ray and --parts.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": ("Omit --shards and --replicas, start over with --restart, or choose another --collection."),
     **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
@@ -296,7 +295,7 @@ _HINTS = {
     help="Newer release of what is stored: write only what has changed, or add its names beside. [default: asks]",
 )
 @click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
-@options_of(LoadRequest, "ray parts work")
+@options_of(LoadRequest, "ray")
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option("--max-errors", type=click.IntRange(0), default=DEFAULT_MAX_ERRORS, show_default=True,
               help="Bad rows to skip before giving up; by default also at most 1 % of the rows.")  # fmt: skip
@@ -328,7 +327,7 @@ def ingest(  # long: help has its examples
     pearl-qdrant ingest 2024AB/META --collection umls --sab SNOMEDCT_US --semantic-type DISO
     pearl-qdrant ingest latest-all.json.gz --collection wikidata --language fi --language en
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
-    pearl-qdrant ingest umls.tsv --ray auto
+    pearl-qdrant ingest umls.tsv --store http://localhost:6333 --ray auto
     """
     from ingest.load_base import collection_name, load_base, scan_base
     from pearl_qdrant.store.protocol import Placement
@@ -336,11 +335,6 @@ def ingest(  # long: help has its examples
 
     if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
-    in_parts = given["ray"] is not None or given["parts"] is not None
-    if in_parts and is_update is not None:
-        raise click.UsageError("--ray and --parts make a new collection: omit --update and --no-update.")
-    if given["work"] is not None and not in_parts:
-        raise click.UsageError("--work is for --ray and --parts.")
     chosen = {one.name: given[one.name] for one in fields(LoadRequest) if one.name in given}
     chosen["options"] = read_options(given)
     output = LoadOutput("compare" if is_update else "ingest", " ".join(paths))
@@ -360,7 +354,7 @@ def ingest(  # long: help has its examples
                 name,
                 **chosen,
                 placement=Placement(given["shards"], given["replicas"]),
-                update=False if in_parts else is_update,
+                update=is_update,
                 may_update=partial(_may_update, name, yes),
                 may_remove=partial(_may_remove, yes),
                 events=output,

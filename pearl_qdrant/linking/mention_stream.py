@@ -42,7 +42,8 @@ from pearl_qdrant.linking.ranking.model import (
     Scorer,
 )
 from pearl_qdrant.linking.ranking.reranker import Reranker, rerank
-from pearl_qdrant.linking.ranking.scoring import has_type, put_first
+from pearl_qdrant.linking.ranking.scoring import put_first
+from pearl_qdrant.linking.ranking.type_features import has_type
 from pearl_qdrant.linking.slips import find_slips, look_up_alone, put_slip_first, settled
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.pieces import pause, pausing

@@ -19,7 +19,7 @@ from pearl_qdrant.records import Annotation, Link
 from pearl_qdrant.service.lanes import PAUSED, SHORT_TEXT, Lane
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
-from pearl_qdrant.service.queues import IsGone, Joiner, timed_encoder, timed_store
+from pearl_qdrant.service.queues import IsGone, Joiner, time_calls, time_searches
 from pearl_qdrant.service.settings import Body, ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections, unfinished_load
@@ -352,7 +352,8 @@ class Collections:
         settings = self._settings
         read_only = not settings.allow_writing
         observe = self._metrics.search_seconds.labels(name).observe
-        store = timed_store(open_served_store(settings, self._access), observe)
+        store = open_served_store(settings, self._access)
+        time_searches(store, observe)
         try:
             collection = store.open(name, read_only=read_only)
             encoder_for = None if settings.model else self._encoder
@@ -372,5 +373,6 @@ class Collections:
             if key not in self._encoders:
                 device = self._settings.device
                 encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix, arena=False)
-                self._encoders[key] = timed_encoder(encoder, self._metrics.encode_seconds.observe)
+                time_calls(encoder, self._metrics.encode_seconds.observe, "encode")
+                self._encoders[key] = encoder
             return self._encoders[key]

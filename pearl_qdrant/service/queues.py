@@ -8,9 +8,8 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
-from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.pieces import pause
 from pearl_qdrant.records import Link
@@ -45,31 +44,22 @@ def timed(call: Callable[P, T], on_seconds: OnSeconds) -> Callable[P, T]:
     return measured
 
 
-class _Replaced:
-    """An object of which some methods are others; all else is its own."""
-
-    def __init__(self, plain: object, **methods: Callable[..., object]) -> None:
-        self.__dict__.update(methods, _plain=plain)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)
+def time_calls(of: object, on_seconds: OnSeconds, *methods: str) -> None:
+    """Make all later calls of some methods of an object `timed`."""
+    for name in methods:
+        setattr(of, name, timed(getattr(of, name), on_seconds))
 
 
-def timed_encoder(encoder: Encoder, on_seconds: OnSeconds) -> Encoder:
-    """An encoder whose calls are `timed`."""
-    return cast("Encoder", _Replaced(encoder, encode=timed(encoder.encode, on_seconds)))
-
-
-def timed_store(store: Store, on_seconds: OnSeconds) -> Store:
-    """A store whose collections have `timed` searches."""
+def time_searches(store: Store, on_seconds: OnSeconds) -> None:
+    """Make the searches of the collections that a store opens from now on `timed`."""
 
     def opened(name: str, *, read_only: bool = False) -> Collection:
-        found = store.open(name, read_only=read_only)
-        names = ("search", "search_hybrid")
-        timed_methods = {method: timed(getattr(found, method), on_seconds) for method in names}
-        return cast("Collection", _Replaced(found, **timed_methods))
+        found = open_plain(name, read_only=read_only)
+        time_calls(found, on_seconds, "search", "search_hybrid")
+        return found
 
-    return cast("Store", _Replaced(store, open=opened))
+    open_plain = store.open
+    store.open = opened  # type: ignore[method-assign, assignment]
 
 
 LinkMany = Callable[[Sequence[str], LinkOptions, int], Awaitable[list[Link]]]

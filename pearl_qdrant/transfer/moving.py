@@ -31,7 +31,7 @@ from pearl_qdrant.store.administration import check_complete, check_ours
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import PLAIN, Collection, Maker, Placement, Store, Version, new_version, placement_of
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.transfer.names import NameSample, OnProgress, no_progress, stream_names
+from pearl_qdrant.transfer.names import NameSample, OnProgress, catch_up, no_progress
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.edge.store import EdgeStore
@@ -194,9 +194,10 @@ class _Transfer:
             else:
                 opened = self.target.create(begun, self.placement, version=version, made_by=self.made_by)
             with closing(opened) as target:
-                names, sent = stream_names(source, target, sample=sample, on_progress=self.on_progress)
-                checked = self._finish(source, target, version, names, sample)
-        return "stream", reason, names, sent, checked
+                found = catch_up(source, target, sample=sample, on_progress=self.on_progress)
+                target.finalize()
+                checked = self._finish(source, target, version, found.names, sample)
+        return "stream", reason, found.names, found.written, checked
 
     def _take_leftover(self, begun: Manifest) -> str | None:
         """Return the hidden version that the same transfer left when it ended early, and delete others of its kind."""

@@ -91,40 +91,12 @@ def digest_of(point: NamePoint) -> int:
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-def stream_names(
-    source: Collection, target: Collection, *, sample: NameSample, on_progress: OnProgress
-) -> tuple[int, int]:
-    """Write the names that a collection lacks, with their vectors, delete what it should not have, build its graph.
-
-    The target is hidden, and empty or filled in part by a call that ended early. `sample` takes some of the names, to
-    be compared afterwards. Returns how many names were read, and sent.
-    """
-    total, done, sent = source.count(), 0, 0
-    known = Inventory.of(target)
-    on_progress(0, total)
-    with target.writer() as writer:
-        for rows in source.scroll_rows():
-            if not rows.points:
-                continue
-            lacking = np.array([not known.has(point) for point in rows.points])
-            if lacking.any():
-                left = rows if lacking.all() else rows.where(lacking)
-                writer.write(left.points, left.vectors, left.encodable)
-                sent += len(left.points)
-            sample.take(rows)
-            done += len(rows.points)
-            on_progress(done, max(done, total))
-    target.delete_points(known.retired())
-    target.finalize()
-    return done, sent
-
-
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What `catch_up` did: names of the source, names encoded and deleted, and what the target has afterwards."""
+    """What `catch_up` did: names of the source, names written and deleted, and what the target has if it encoded."""
 
     names: int
-    encoded: int
+    written: int
     deleted: int
     inventory: Inventory
 
@@ -132,28 +104,28 @@ class Pass:
 def catch_up(
     source: Collection,
     target: Collection,
-    encoder: Callable[[], Encoder],
+    encoder: Callable[[], Encoder] | None = None,
     *,
     known: Inventory | None = None,
+    sample: NameSample | None = None,
     on_progress: OnProgress,
 ) -> Pass:
-    """Encode the names that a hidden version lacks with its own model, and delete what it should not have.
+    """Write the names that a hidden version lacks, and delete what it should not have.
 
-    `encoder` returns the encoder of the target, and is called only if there is something to encode. `known` is what the
-    target has, from the pass before; None: it is read.
+    `encoder` returns its encoder, and is called only if there is something to encode; None: names come with the vectors
+    of the source, and some of them go into `sample`. `known` is what the target has, from the pass before; None: it is
+    read.
     """
     known, has = Inventory.of(target) if known is None else known, Inventory()
-    total, done, encoded, since = source.count(), 0, 0, 0
-    with target.writer() if total - len(known) > BULK_NAMES else nullcontext() as writer:
-        for n_read, window in _windows(source, known, has):
-            if window:
-                distinct = list(dict.fromkeys(point.name for point in window))
-                rows = {name: row for row, name in enumerate(distinct)}
-                found = encoder().encode(distinct).take([rows[point.name] for point in window])
-                write = target.upsert if writer is None else writer.write
-                write(retyped(window, found), found.vectors, np.asarray(found.encodable))
-                encoded += len(window)
-                since += len(window)
+    total, done, written, since = source.count(), 0, 0, 0
+    on_progress(0, total)
+    found = _stored(source, known, sample) if encoder is None else _encoded(source, known, has, encoder)
+    with target.writer() if encoder is None or total - len(known) > BULK_NAMES else nullcontext() as writer:
+        for n_read, rows in found:
+            if rows is not None:
+                (target.upsert if writer is None else writer.write)(rows.points, rows.vectors, rows.encodable)
+                written += len(rows.points)
+                since += len(rows.points)
             if writer is not None and since >= FLUSH_EVERY:
                 writer.flush()
                 since = 0
@@ -161,21 +133,41 @@ def catch_up(
             on_progress(done, max(done, total))
     retired = known.retired()
     target.delete_points(retired)
-    return Pass(done, encoded, len(retired), has)
+    return Pass(done, written, len(retired), has)
 
 
-def _windows(source: Collection, known: Inventory, has: Inventory) -> Iterator[tuple[int, list[NamePoint]]]:
-    """Windows of points that an inventory lacks, each with the number of points read for it; `has` gets all of them."""
+def _stored(source: Collection, known: Inventory, sample: NameSample | None) -> Iterator[tuple[int, NameRows | None]]:
+    """Pages of what an inventory lacks, with the vectors of the source, each with the number of points read for it."""
+    for rows in source.scroll_rows():
+        lacking = np.array([not known.has(point) for point in rows.points], dtype=np.bool_)
+        yield len(rows.points), rows.where(lacking) if lacking.any() else None
+        if sample is not None:
+            sample.take(rows)
+
+
+def _encoded(
+    source: Collection, known: Inventory, has: Inventory, encoder: Callable[[], Encoder]
+) -> Iterator[tuple[int, NameRows | None]]:
+    """The same in windows, encoded; `has` gets all that was read."""
     n_read, window = 0, list[NamePoint]()
+
+    def encoded() -> tuple[int, NameRows | None]:
+        if not window:
+            return n_read, None
+        distinct = list(dict.fromkeys(point.name for point in window))
+        at = {name: row for row, name in enumerate(distinct)}
+        found = encoder().encode(distinct).take([at[point.name] for point in window])
+        return n_read, NameRows(retyped(window, found), found.vectors, np.asarray(found.encodable))
+
     for point in source.scroll():
         n_read += 1
         has.add(point)
         if not known.has(point):
             window.append(point)
         if len(window) == WINDOW or n_read == 16 * WINDOW:
-            yield n_read, window
+            yield encoded()
             n_read, window = 0, []
-    yield n_read, window
+    yield encoded()
 
 
 def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:

@@ -335,10 +335,10 @@ class _Reencoding:
                 found = catch_up(current, target, self.encoder, known=self._known, on_progress=self.on_progress)
                 self._known = found.inventory
                 before = current.manifest.model
-            self._encoded += found.encoded
-            if found.encoded > BULK_NAMES or (number == 0 and (found.encoded or not was_complete)):
+            self._encoded += found.written
+            if found.written > BULK_NAMES or (number == 0 and (found.written or not was_complete)):
                 target.finalize()
-            if found.encoded + found.deleted <= FEW_CHANGES:  # the switch does a last pass
+            if found.written + found.deleted <= FEW_CHANGES:  # the switch does a last pass
                 break
         return before
 
@@ -368,8 +368,8 @@ class _Reencoding:
             check_complete([current])
             if self._token is None or current.state_token != self._token:
                 found = catch_up(current, target, self.encoder, known=self._known, on_progress=no_progress)
-                self._encoded += found.encoded
-                if found.encoded > BULK_NAMES:
+                self._encoded += found.written
+                if found.written > BULK_NAMES:
                     target.finalize()
                 # On a server, writes under way still reach the current version: their writers repeat them.
                 wanted = found.names

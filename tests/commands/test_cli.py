@@ -324,8 +324,8 @@ def test_what_verify_advises_brings_lost_names_back(loaded: Run, base: Path, tmp
 @pytest.mark.parametrize("name", ["a/b", "x" * 300, "a?b"])
 @pytest.mark.parametrize("store", ["store", "http://127.0.0.1:9"])
 def test_a_name_that_no_store_takes_is_refused_at_once(run: Run, base: Path, name: str, store: str) -> None:
-    """A collection's name is refused before the model is loaded or a server is asked, also in parts."""
-    for more in ((), ("--parts", "2"), ("--dry-run",)):
+    """A collection's name is refused before the model is loaded or a server is asked."""
+    for more in ((), ("--dry-run",)):
         words = ["ingest", str(base), "--collection", name, "--store", store, "--model", "no-such-model"]
         refused = run(*words, *more)
 

@@ -226,7 +226,7 @@ def repeated_base(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--parts", "2")], ids=["load", "dry run", "in parts"])
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["load", "dry run"])
 def test_a_load_says_which_rows_use_an_id_twice(
     run: Run, repeated_base: Path, model: Path, options: tuple[str, ...]
 ) -> None:

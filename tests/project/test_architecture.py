@@ -205,6 +205,16 @@ def test_no_folder_has_a_cycle() -> None:
     assert {folder: cycle for folder, cycle in cycles.items() if cycle} == {}
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Not even through functions or for type checkers, the lazy exports of packages apart."""
+    imports: dict[str, set[str]] = {}
+    for found in all_imports():
+        if found.imported in MODULES and found.imported != found.importer and not is_package(found.importer):
+            imports.setdefault(found.importer, set()).add(found.imported)
+
+    assert find_cycle(imports) == []
+
+
 MOST_FILES = 30
 """Files in a folder, `__init__.py` included."""
 

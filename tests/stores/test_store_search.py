@@ -96,13 +96,15 @@ def test_a_batch_gives_what_single_queries_give(collection: Collection) -> None:
 
 
 def test_search_refuses_bad_arguments(collection: Collection) -> None:
-    """A query of the wrong width, NaN or a limit of 0 is an error, not an empty answer."""
+    """A query of the wrong width, NaN, a limit of 0, or nothing to find is an error, not an empty answer."""
     with pytest.raises(ValueError, match=str(DIM)):
         collection.search(np.ones((1, DIM + 1), dtype=np.float32), limit=1)
     with pytest.raises(ValueError, match="finite"):
         collection.search(np.full((1, DIM), np.nan, dtype=np.float32), limit=1)
     with pytest.raises(ValueError, match="limit"):
         collection.search(unit([1.0]), limit=0)
+    with pytest.raises(ValueError, match="entity_ids"):
+        collection.find(limit=10)
 
 
 def test_many_threads_may_search(collection: Collection) -> None:

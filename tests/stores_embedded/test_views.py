@@ -11,7 +11,6 @@ from edge_cases import add, digest, left, nearest_names, stored_bytes, stored_fi
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
-from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
@@ -43,41 +42,6 @@ def digests(folder: Path) -> dict[str, tuple[str, int]]:
 
 
 # What a reader sees
-
-
-def test_readers_and_a_writer_have_a_collection_open_together(filled: Store) -> None:
-    """Two readers and the writer work side by side; a reader sees the state at its opening, a later one the newer."""
-    first = filled.open("toy", read_only=True)
-    writer = filled.open("toy")
-    second = filled.open("toy", read_only=True)
-    add(writer, N)
-    third = filled.open("toy", read_only=True)
-
-    assert [one.count() for one in (first, second, writer, third)] == [N, N, N + 10, N + 10]
-    assert [one.is_outdated for one in (first, second, writer, third)] == [True, True, False, False]
-
-
-def test_a_reader_answers_as_the_writer(filled: Store) -> None:
-    """After additions, replacements and deletions a reader finds the same names with the same scores as the writer."""
-    writer = filled.open("toy")
-    add(writer, N, 200)
-    points, vectors, encodable = many(20, start=5)
-    writer.upsert(points, -vectors, encodable)
-    writer.delete_entities(["E3", "E40"])
-    writer.delete_points({points[1].id})
-    writer.replace_payloads([points[4]])
-    reader = filled.open("toy", read_only=True)
-
-    _, queries, _ = many(50, start=1000)
-    rows = ngram_rows([f"name {i}" for i in range(50)])
-    assert reader.search(queries, limit=5) == writer.search(queries, limit=5)
-    assert reader.search(queries, limit=5, types=["GPE"]) == writer.search(queries, limit=5, types=["GPE"])
-    hybrid = reader.search_hybrid(queries, rows, limit=5, lexical_limit=5)
-    assert hybrid == writer.search_hybrid(queries, rows, limit=5, lexical_limit=5)
-    assert list(reader.scroll()) == list(writer.scroll())
-    assert (reader.count_entities(), reader.type_counts()) == (writer.count_entities(), writer.type_counts())
-    assert reader.status() == writer.status()
-    assert reader.find(entity_ids=["E41"], limit=9) == writer.find(entity_ids=["E41"], limit=9)
 
 
 def test_a_reader_of_a_graph_answers_as_the_writer(filled: Store, graph: None) -> None:
@@ -128,21 +92,6 @@ def test_the_space_of_older_states_is_given_back(filled: Store, graph: None, mon
     assert_only_current_files(filled)
 
 
-def test_what_is_edited_together_is_seen_together(filled: Store) -> None:
-    """Changes in one block of edits, inner blocks included, are one change for readers."""
-    writer = filled.open("toy")
-    before = filled.open("toy", read_only=True)
-    with writer.editing():
-        add(writer, N)
-        with writer.editing():
-            writer.delete_entities(["E0"])
-        assert filled.open("toy", read_only=True).count() == N
-        assert not before.is_outdated
-
-    assert before.is_outdated
-    assert filled.open("toy", read_only=True).count() == N + 8
-
-
 def test_a_load_is_seen_when_it_ends(filled: Store) -> None:
     """During a load readers see the collection as it was, manifest included."""
     writer = filled.open("toy")
@@ -158,17 +107,6 @@ def test_a_load_is_seen_when_it_ends(filled: Store) -> None:
     assert reader.is_outdated
     after = filled.open("toy", read_only=True)
     assert (after.count(), len(after.manifest.checkpoints)) == (N + 30, 1)
-
-
-def test_a_reader_has_the_ledger_of_its_state(filled: Store) -> None:
-    """Learned names that are committed later are not read."""
-    writer = filled.open("toy")
-    writer.append_ledger([b"one", b"two"])
-    reader = filled.open("toy", read_only=True)
-    writer.append_ledger([b"three"])
-
-    assert list(reader.read_ledger()) == [b"one", b"two"]
-    assert list(filled.open("toy", read_only=True).read_ledger()) == [b"one", b"two", b"three"]
 
 
 # What it leaves

@@ -11,7 +11,6 @@ from double_fixtures import connect
 from linker_base import ENTITIES, fill, fill_server
 from qdrant_client import models as qdrant
 from qdrant_double import QdrantDouble
-from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import CollectionMovedError, CollectionNotFoundError, ModelMismatchError
@@ -21,15 +20,6 @@ from pearl_qdrant.transfer import push_collection
 
 ALIAS = "production"
 OTHERS = [Entity(f"X{i}", name) for i, name in enumerate(("post times", "city of york", "new post"))]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Two models of one width."""
-    folders = [tmp_path_factory.mktemp("models") / name for name in ("first", "second")]
-    for seed, folder in enumerate(folders):
-        make_pearl(folder, seed=seed)
-    return str(folders[0]), str(folders[1])
 
 
 @pytest.fixture(autouse=True)

@@ -37,15 +37,6 @@ NAME = "demo"
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Two models of one width."""
-    folders = [tmp_path_factory.mktemp("models") / name for name in ("first", "second")]
-    for seed, folder in enumerate(folders):
-        make_pearl(folder, seed=seed)
-    return str(folders[0]), str(folders[1])
-
-
-@pytest.fixture(scope="module")
 def filled(models: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An embedded store with a collection of the first model, never opened by a test."""
     folder = tmp_path_factory.mktemp("filled") / "store"

@@ -233,7 +233,7 @@ class IndexState:
     rewritten: int = 0  # how many of them a load has written again since, which removed them from it
     m: int = M
     ef_construct: int = EF_CONSTRUCT
-    parts: int = 1  # of how many, each with a graph, the collection was joined
+    parts: int = 1  # of how many, each with a graph, an earlier release joined the collection
 
 
 class StoredFile(msgspec.Struct, frozen=True, array_like=True):

@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import shutil
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -39,7 +38,7 @@ from pearl_qdrant.errors import (
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
-from pearl_qdrant.store.edge.content import LOCK_FILE, SHARD_FOLDER, WORK_FOLDER, Content, Files, IndexState
+from pearl_qdrant.store.edge.content import LOCK_FILE, SHARD_FOLDER, WORK_FOLDER, Content, IndexState
 from pearl_qdrant.store.edge.folder import CollectionFolder, CollectionLock, find_owner, while_locked
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.protocol import Glance, Maker, Placement, Version, VersionMark, new_version
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
 _STALE_S = 86_400.0  # older temporary folders were left by a process that died; a pull may take hours
 _NEW, _DELETED, _VERSION = ".new-", ".deleted-", ".version-"  # how hidden folders begin
 _SHARD = {"segments", "wal", "edge_config.json"}  # a server's snapshot has more beside it, of replicas and clocks
-_SEGMENTS = "segments"
-_POINTS = ("id_tracker.mappings", "mutable_id_tracker.mappings")  # a segment without either is empty
-_CONFIG = "edge_config.json"
 
 
 class EdgeStore:
@@ -356,54 +352,3 @@ class EdgeStore:
 def _is_collection(path: Path) -> bool:
     """Whether a folder of a store holds a collection, or a part of one."""
     return not path.name.startswith(".") and edge_content.is_collection(path)
-
-
-def join_parts(target: Path, parts: Sequence[Path], name: str) -> None:
-    """Give a new, empty, closed collection the points, graphs and indexes of others, all by their folders.
-
-    A shard of Qdrant Edge is a set of segments, each with its own points, graph, indexes and n-grams, which are
-    weighted over all of them. So the segments of the parts become those of one shard, by links, and it answers as one
-    that was built in one piece. The parts have one model, quantisation and layout, and disjoint ids; afterwards they
-    may be deleted. If this fails, or the process is killed, `target` is not usable: delete it and begin with another.
-    StoreFullError if there is no space for what cannot be linked.
-    """
-    manifest, before = edge_content.read_content(target, name)
-    contents = [edge_content.read_content(part, name)[1] for part in parts]
-    with edge_shard.edge_errors(name, "joining its parts"):
-        files = Files()
-        for part, content in zip(parts, contents, strict=True):
-            added = _joined(files, content.files)
-            edge_content.share_files(part, added, target)
-            files |= added
-        with_graph = next((i for i, content in enumerate(contents) if content.index is not None), 0)
-        config = Files({_CONFIG: contents[with_graph].files[_CONFIG]})
-        edge_content.share_files(parts[with_graph], config, target)
-        files |= config
-        joined = replace(before, token=edge_content.new_token(), files=files)
-        if states := [content.index for content in contents if content.index is not None]:
-            n_vectors = sum(max(0, state.vectors - state.rewritten) for state in states)
-            joined = replace(joined, index=replace(states[0], vectors=n_vectors, rewritten=0, parts=len(parts)))
-        edge_content.write_content(target, manifest, joined)
-        edge_content.remove_other_files(target, joined)
-
-
-def _joined(files: Files, more: Files) -> Files:
-    """What the segments of another part add to a shard; of empty segments a shard has one."""
-    by_segment: dict[str, Files] = {}
-    for path, file in more.items():
-        folder, _, rest = path.partition("/")
-        if folder == _SEGMENTS and "/" in rest:
-            segment, _, name = rest.partition("/")
-            by_segment.setdefault(segment, Files())[name] = file
-    segments = {path.split("/")[1] for path in files}
-    has_empty = any(not any(f"{_SEGMENTS}/{one}/{name}" in files for name in _POINTS) for one in segments)
-    added = Files()
-    for segment, own in by_segment.items():
-        is_empty = not any(name in own for name in _POINTS)
-        if is_empty and has_empty:
-            continue
-        has_empty = has_empty or is_empty
-        # parts that began as copies of one collection have segments of one name
-        placed = segment if segment not in segments else str(uuid.uuid4())
-        added |= {f"{_SEGMENTS}/{placed}/{name}": file for name, file in own.items()}
-    return added

@@ -1,0 +1,214 @@
+"""Whatever is done to a collection of any store, in any order: it is what a dictionary of its points says."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from edge_cases import copy_files
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from store_cases import DIM, manifest_of, point
+
+from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.lexical.ngrams import ngram_rows
+from pearl_qdrant.settings import is_url
+from pearl_qdrant.store import Collection, Store, open_store
+from pearl_qdrant.store.schema import NamePoint
+
+NUMBERS = itertools.count()
+HEAD = {"phrase_type": "NP-GPE", "lexical_class": "NP", "predicted_type": "GPE", "type_probability": 0.5}
+FULL = {"description": "日刊紙\0", "popularity": 12.5, "language": "en", "extra": {"source": "dump"}, **HEAD}
+ROW = st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from(["ORG", "GPE", ""]), st.integers(0, 9))
+ROWS = st.lists(ROW, min_size=1, max_size=9)
+IDS = st.lists(st.integers(0, 4).map("E{}".format), max_size=3)
+Row = tuple[int, int, str, int]
+
+
+def made(row: Row) -> tuple[NamePoint, FloatArray]:
+    """A name of an entity, with or without a type; its vector, zeros for every fifth."""
+    entity, name, kind, seed = row
+    types = {"types": (kind,), "kb_types": ("company", "firm")} if kind else {"types": (), "kb_types": (), **HEAD}
+    more: dict[str, Any] = {**(FULL if seed % 2 else {}), **types}
+    vector = np.random.default_rng(seed).normal(size=DIM).astype(np.float32) * (seed % 5 > 0)
+    of = point(f"E{entity}", f"name {name}", canonical=not name, canonical_name="name 0", **more)
+    return of, vector / max(1e-9, float(np.linalg.norm(vector)))
+
+
+@dataclass(frozen=True)
+class State:
+    """What a collection has: points with their vectors, by id, and lines of the ledger."""
+
+    points: dict[str, tuple[NamePoint, FloatArray]] = field(default_factory=dict)
+    ledger: tuple[bytes, ...] = ()
+
+    def without(self, gone: set[str]) -> State:
+        return replace(self, points={one: stored for one, stored in self.points.items() if one not in gone})
+
+    def with_rows(self, rows: list[Row]) -> State:
+        return replace(self, points=self.points | {one[0].id: one for one in map(made, rows)})
+
+    def ids_of(self, entities: list[str]) -> set[str]:
+        return {one for one, (stored, _) in self.points.items() if stored.entity_id in entities}
+
+
+def check(collection: Collection, state: State) -> None:
+    """Everything that can be read of a collection is that of the state."""
+    stored = [state.points[one] for one in sorted(state.points)]
+    points, vectors = [one for one, _ in stored], np.array([row for _, row in stored]).reshape(-1, DIM)
+    assert list(collection.scroll()) == points
+    assert collection.get([*state.points, point("none", "none").id]) == {one.id: one for one in points}
+    read = np.concatenate([np.zeros((0, DIM)), *(rows.vectors for rows in collection.scroll_rows())])
+    np.testing.assert_allclose(read, vectors, atol=1e-6)
+    assert (collection.count(), collection.count_entities()) == (len(points), sum(one.is_canonical for one in points))
+    assert collection.type_counts() == {
+        "types": Counter(kind for one in points for kind in one.types),
+        "kb_types": Counter(kind for one in points for kind in one.kb_types),
+        "predicted_type": Counter(one.predicted_type for one in points if one.predicted_type),
+    }
+    for given, wanted in (
+        ({"entity_ids": ["E1", "E3", "E1"]}, [one for one in points if one.entity_id in ("E1", "E3")]),
+        ({"names": ["name 1"]}, [one for one in points if one.name == "name 1"]),
+        (
+            {"names": ["name 1"], "types": ["ORG"]},
+            [one for one in points if (one.name, *one.types) == ("name 1", "ORG")],
+        ),
+    ):
+        assert collection.find(**given, limit=99) == wanted
+        assert collection.find(**given, limit=1) == wanted[:1]
+    assert collection.status().vectors == int(vectors.any(axis=1).sum())
+    for row, found in zip(vectors, collection.search(vectors.astype(np.float32), limit=99), strict=True):
+        cosines = {one.id: float(row @ other) for one, other in stored if other.any()} if row.any() else {}
+        assert {one.point.id: one.score for one in found} == pytest.approx(cosines, abs=1e-5)
+        assert found == sorted(found, key=lambda one: -(one.score or 0.0))
+    assert tuple(collection.read_ledger()) == state.ledger
+
+
+class Machine(RuleBasedStateMachine):
+    """One collection, written by one handle; of the embedded store read by others, which keep the state they opened."""
+
+    store: Store
+    folder: Path
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = next(NUMBERS)
+        self.name = f"{self.folder.name}-{self.number}"
+        self.opened = self.store.create(manifest_of(self.name))
+        self.opened.append_ledger([b"first"])  # without one, the ledger of a killed edit is taken for a kept one
+        self.now = State(ledger=(b"first",))
+        self.readers: list[tuple[Collection, State]] = []
+
+    def write(self, rows: list[Row], *, is_load: bool) -> None:
+        points, vectors = [one for one, _ in map(made, rows)], np.array([row for _, row in map(made, rows)])
+        given = points, vectors.reshape(-1, DIM).astype(np.float32), vectors.reshape(-1, DIM).any(axis=1)
+        if is_load:
+            with self.opened.writer() as writer:
+                writer.write(*given)
+        else:
+            self.opened.upsert(*given)
+        self.now = self.now.with_rows(rows)
+
+    @initialize(rows=st.lists(ROW, min_size=6, max_size=9))
+    def fill(self, rows: list[Row]) -> None:
+        self.write(rows, is_load=True)
+        if not is_url(self.store.location):
+            self.read()
+            self.edit_together([(entity, 1, kind, seed + 1) for entity, _, kind, seed in rows], ["E1"])
+
+    @rule(rows=ROWS, is_load=st.booleans())
+    def add(self, rows: list[Row], is_load: bool) -> None:
+        self.write(rows, is_load=is_load)
+
+    @rule(entities=IDS)
+    def delete_entities(self, entities: list[str]) -> None:
+        gone = self.now.ids_of(entities)
+        assert self.opened.delete_entities(entities) == len(gone)
+        self.now = self.now.without(gone)
+
+    @rule(rows=ROWS, places=st.lists(st.integers(0, 17), min_size=1, max_size=3))
+    def delete_points(self, rows: list[Row], places: list[int]) -> None:
+        stored = sorted(self.now.points) or [point("none", "none").id]
+        gone = {made(row)[0].id for row in rows} | {stored[i % len(stored)] for i in places}
+        self.opened.delete_points(gone)
+        self.now = self.now.without(gone)
+
+    @rule(rows=ROWS)
+    def replace_payloads(self, rows: list[Row]) -> None:
+        new = {one.id: one for one, _ in map(made, rows) if one.id in self.now.points}
+        self.opened.replace_payloads(list(new.values()))
+        changed = {one: (new[one], self.now.points[one][1]) for one in new}
+        self.now = replace(self.now, points=self.now.points | changed)
+
+    @rule(lines=st.lists(st.sampled_from([b'{"batch":"a"}', '["Zürich \u2028",1]'.encode()]), min_size=1, max_size=2))
+    def learn(self, lines: list[bytes]) -> None:
+        self.opened.append_ledger(lines)
+        self.now = replace(self.now, ledger=(*self.now.ledger, *lines))
+
+    @rule()
+    def build_the_graph(self) -> None:
+        self.opened.finalize()
+
+    @rule()
+    def reopen(self) -> None:
+        self.opened.close()
+        self.opened = self.store.open(self.name)
+
+    @precondition(lambda self: not is_url(self.store.location))
+    @rule()
+    def read(self) -> None:
+        reader, vectors = self.store.open(self.name, read_only=True), np.eye(DIM, dtype=np.float32)
+        given = vectors, ngram_rows([f"name {i}" for i in range(DIM)])
+        found = (one.search_hybrid(*given, limit=5, lexical_limit=5, types=["ORG"]) for one in (reader, self.opened))
+        assert next(found) == next(found)
+        self.readers.append((reader, self.now))
+
+    @precondition(lambda self: not is_url(self.store.location))
+    @rule(rows=ROWS, entities=IDS)
+    def edit_together(self, rows: list[Row], entities: list[str]) -> None:
+        """Several changes are one; of a process that is killed before the last, the disk has none."""
+        before, copy = self.now, self.folder / f"killed-{next(NUMBERS)}"
+        with self.opened.editing():
+            self.write(rows, is_load=False)
+            self.delete_entities(entities)
+            self.learn([b"learned"])
+            with closing(self.store.open(self.name, read_only=True)) as reader:
+                check(reader, before)
+            copy_files(Path(self.store.location), copy)
+        with closing(open_store(copy)) as left:
+            check(left.open(self.name, read_only=True), before)
+            check(left.open(self.name), before)
+
+    @invariant()
+    def agree(self) -> None:
+        check(self.opened, self.now)
+        for reader, seen in self.readers:
+            check(reader, seen)
+            assert reader.is_outdated or seen == self.now or not seen.points
+
+    def teardown(self) -> None:
+        for one in (self.opened, *(reader for reader, _ in self.readers)):
+            one.close()
+        self.store.delete(self.name)
+
+
+@pytest.mark.parametrize("n", [5, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_collection_is_what_a_dictionary_says(store: Store, name: str, tmp_path: Path, n: int) -> None:
+    """After any changes, loads, reopenings and kills, everything that is read is as it was written."""
+    machine = type("OfStore", (Machine,), {"store": store, "folder": tmp_path / name})
+    given = settings(max_examples=n, stateful_step_count=12, derandomize=True, phases=[Phase.generate], database=None)
+    run_state_machine_as_test(machine, settings=given)
