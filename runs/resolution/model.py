@@ -44,7 +44,7 @@ from pearl_qdrant.resolution.pairs.comparison import Comparison, pack_pairs, unp
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE
 from pearl_qdrant.resolution.pairs.model import JUDGED_FEATURES, PairModel, probability_of
 from pearl_qdrant.settings import DEFAULT_MODEL
-from resolution.data import GoldName, development_sets, graph_sets, near_words, world_names
+from resolution.data import GoldName, development_sets, graph_sets, namesakes, near_words, world_names
 from training.examples.example import DEVELOPMENT_SPLITS
 from training.ranking import to_forest
 
@@ -57,7 +57,11 @@ SIZE = 4000  # names of each set
 KEPT = 0.88
 """Share of the right open pairs that the quick look leaves to the judge, on average; it takes few of the others."""
 
+N_NAMESAKES = 800
+"""Names of persons beside those of the general base (`data.namesakes`): among so few entities hardly two persons have
+known first names that are near each other."""
 RISING = ("judge", "dense", "edit", "skeleton")  # features that never speak against a pair
+FALLING = ("known_name",)  # features that never speak for it
 TREES = {
     "num_leaves": 8,
     "learning_rate": 0.06,
@@ -153,7 +157,7 @@ def fit_forest(sets: list[Pairs], *, without: int | None = None) -> Forest:
     weights = weights_of(chosen)
     start = float(np.log(weights @ right / (weights @ ~right)))
     data = lightgbm.Dataset(np.concatenate(rows), right, weight=weights, init_score=np.full(len(right), start))
-    how = {**TREES, "monotone_constraints": [int(name in RISING) for name in JUDGED_FEATURES]}
+    how = {**TREES, "monotone_constraints": [(name in RISING) - (name in FALLING) for name in JUDGED_FEATURES]}
     return to_forest(lightgbm.train(how, data, N_TREES).dump_model()["tree_info"], start, JUDGED_FEATURES)
 
 
@@ -258,6 +262,7 @@ def judged_sets(data: Path, encoder: Encoder, size: int) -> dict[str, Pairs]:
     """The sets by name, with the judge's scores of the pairs that the quick look leaves open."""
     near = near_words(encoder)
     names = graph_sets(data, DEVELOPMENT_SPLITS, near, "dev", size) | development_sets(data, size)
+    names["general"] += namesakes(data, DEVELOPMENT_SPLITS, N_NAMESAKES)
     names["world"] = world_names(DEVELOPMENT_SPLITS, size)
     del names["aida"]
     compared = {stem: pairs_of(given, encoder) for stem, given in names.items()}

@@ -26,8 +26,8 @@ from pearl_qdrant.linking.ranking.name_parts import is_within
 from pearl_qdrant.linking.ranking.string_features import ONE_EDIT_LETTERS, StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
 from pearl_qdrant.resolution.pairs.features import FEATURES, Form
-from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES, name_differences
-from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
+from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES, generation_of, name_differences
+from pearl_qdrant.resolution.pairs.same_words import WOMEN
 
 MODEL_FILE = "pairs.npz"
 JUDGED_FEATURES = ("judge", *FEATURES[:-2])
@@ -200,7 +200,7 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
         return "title of another person"
     ours = [word for word in one.content if word not in two.content_set]
     theirs = [word for word in two.content if word not in one.content_set]
-    if (one.words & GENERATIONS) != (two.words & GENERATIONS):
+    if generation_of(one) != generation_of(two):
         return "another generation"
     if is_same:
         return ""
@@ -242,9 +242,9 @@ def _are_letters(words: Sequence[str], one: StringFeatures, two: StringFeatures)
 
 
 def has_title(strings: StringFeatures, titles: frozenset[str]) -> bool:
-    """Whether a name has one of the titles; `MS` beside small letters is Microsoft."""
-    is_company = strings.text.startswith("MS ") and not strings.text.isupper()
-    return not titles.isdisjoint(strings.words) and not is_company
+    """Whether a name has one of the titles; no title is in capitals beside small letters: `MS Word`, `DR Congo`."""
+    is_other = strings.text.startswith(("MS ", "DR ")) and not strings.text.isupper()
+    return not titles.isdisjoint(strings.words) and not is_other
 
 
 def _is_titled_woman(one: StringFeatures, two: StringFeatures) -> bool:
