@@ -17,7 +17,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +31,9 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import SMALL_WORDS, english_words, is_word, variant_word, variant_words
 from pearl_qdrant.linking import mention_kinds as rewrites
 from pearl_qdrant.linking.mention_kinds import NamedEntity, slip
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, string_features
+from pearl_qdrant.linking.ranking.string_features import string_features
 from pearl_qdrant.resolution.pairs.name_differences import other_known_name
+from pearl_qdrant.resolution.pairs.same_words import SHORT_NAMES
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 
 SIZE = 20_000
@@ -196,7 +196,8 @@ def _graph(entities: list[_Entity], near: Mapping[str, Sequence[str]], rng: rand
     several = [one for one in named if len(one.names) > 1]
     single = [one for one in named if len(one.names) == 1] or named
     persons = (name.split() for one in named if "PERSON" in one.types for name in one.names)
-    first_names = sorted({words[0] for words in persons if len(words) == 2 and is_word(words[0].lower())})
+    first_names = {words[0] for words in persons if len(words) == 2 and is_word(words[0].lower())}
+    first_names = {first for first in first_names if first.lower() not in SHORT_NAMES}
     owners: dict[str, str] = {}
     canonical: dict[tuple[str, tuple[str, ...]], str] = {}
     names: list[GoldName] = []
@@ -219,7 +220,7 @@ def _graph(entities: list[_Entity], near: Mapping[str, Sequence[str]], rng: rand
         if rng.random() < 0.4:
             for i, other in enumerate(_made_siblings(name, one, named, near, rng)):
                 add(other, f"{gold} sibling {i} {other}", one.types, is_made=True)
-            if "PERSON" in one.types and (near_name := _near_first_name(name, first_names)):
+            if "PERSON" in one.types and (near_name := _near_first_name(name, sorted(first_names))):
                 add(near_name, f"{gold} sibling {near_name}", one.types, is_made=True)
     rng.shuffle(names)
     owners_of_word: dict[str, set[str]] = {}
@@ -297,7 +298,7 @@ def _made_siblings(
 
 
 def _near_first_name(name: str, first_names: Sequence[str]) -> str | None:
-    """A person with the nearest known first name that is another one, `Paula` for `Paul`: of the pairs of persons of
+    """A person with the nearest known first name, no short form, that is another one, `Paula` for `Paul`: of the pairs of persons of
     one family name in the general base whose known first names are one letter apart, 25 of 666 are one person.
     """
     words = name.split()
@@ -308,25 +309,6 @@ def _near_first_name(name: str, first_names: Sequence[str]) -> str | None:
     if not others:
         return None
     return f"{min(others, key=lambda other: OSA.distance(other.lower(), one.folded))} {words[1]}"
-
-
-def namesakes(data: Path, splits: range, size: int) -> list[GoldName]:
-    """About so many names of persons who share their family name with another one of a near and known first name; one
-    of two is of the splits.
-    """
-    persons = [one for one in _general(data) if one.type == "PERSON"]
-    families: dict[str, dict[StringFeatures, _Entity]] = {}
-    for one in persons:
-        words = fold_name(one.names[0]).split()
-        if len(words) == 2:
-            families.setdefault(words[1], {})[string_features(words[0])] = one
-    found: dict[str, _Entity] = {}
-    for family in random.Random("families").sample(sorted(families), len(families)):
-        for (first, one), (other_first, other) in combinations(families[family].items(), 2):
-            is_wanted = len(found) < size and (_split(one) in splits or _split(other) in splits)
-            if is_wanted and other_known_name(first, other_first):
-                found.update({one.entity_id: one, other.entity_id: other})
-    return _as_names(list(found.values()), "namesakes", size)
 
 
 def _near_word(name: str, near: Mapping[str, Sequence[str]], rng: random.Random) -> str | None:

@@ -44,22 +44,19 @@ from pearl_qdrant.resolution.pairs.comparison import Comparison, pack_pairs, unp
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE
 from pearl_qdrant.resolution.pairs.model import JUDGED_FEATURES, PairModel, probability_of
 from pearl_qdrant.settings import DEFAULT_MODEL
-from resolution.data import GoldName, development_sets, graph_sets, namesakes, near_words, world_names
+from resolution.data import GoldName, development_sets, graph_sets, near_words, world_names
 from training.examples.example import DEVELOPMENT_SPLITS
 from training.ranking import to_forest
 
 BELOW = 0.03
 """How much lower the precision of one set may be than what is wanted."""
 PRECISIONS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
-THRESHOLDS = (0.03, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98)
+THRESHOLDS = (0.03, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.985)
 FOLDS = 3  # of entities
 SIZE = 4000  # names of each set
 KEPT = 0.88
 """Share of the right open pairs that the quick look leaves to the judge, on average; it takes few of the others."""
 
-N_NAMESAKES = 800
-"""Names of persons beside those of the general base (`data.namesakes`): among so few entities hardly two persons have
-known first names that are near each other."""
 RISING = ("judge", "dense", "edit", "skeleton")  # features that never speak against a pair
 FALLING = ("known_name",)  # features that never speak for it
 TREES = {
@@ -262,14 +259,15 @@ def judged_sets(data: Path, encoder: Encoder, size: int) -> dict[str, Pairs]:
     """The sets by name, with the judge's scores of the pairs that the quick look leaves open."""
     near = near_words(encoder)
     names = graph_sets(data, DEVELOPMENT_SPLITS, near, "dev", size) | development_sets(data, size)
-    names["general"] += namesakes(data, DEVELOPMENT_SPLITS, N_NAMESAKES)
     names["world"] = world_names(DEVELOPMENT_SPLITS, size)
     del names["aida"]
     compared = {stem: pairs_of(given, encoder) for stem, given in names.items()}
     sets = {stem: one for stem, (one, _) in compared.items()}
     gate, bias, least = fit_gate(list(sets.values()))
     for one, comparison in compared.values():
-        rows = np.flatnonzero(one.is_open & ~one.is_same & (one.features @ gate + bias >= least))
+        # The quick look leaves hardly a pair with known names, of which the trees could learn nothing then.
+        is_known = one.features[:, COLUMN["known_name"]] > 0
+        rows = np.flatnonzero(one.is_open & ~one.is_same & ((one.features @ gate + bias >= least) | is_known))
         one.judged[rows] = comparison.judged(one.pairs[rows])
         _log.info("%d pairs, %d right, %d judged", len(one.pairs), one.is_right.sum(), len(rows))
     return sets

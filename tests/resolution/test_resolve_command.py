@@ -51,6 +51,7 @@ def asked(found: Resolution) -> dict[frozenset[str], str]:
         ("Republic of Alder", "New Republic of Alder", "another republic"),
         ("Bank of Alder", "Bank of Southern Alder", "another place"),
         ("Canva", "Canvas", "the same words but for a letter"),
+        ("Ministry of Tin", "KV Ministry of Tin", "one has an abbreviation"),
         ("Kovra Song", "Kovra Song (Acoustic)", "one has words in brackets"),
         ("Kovrus albensis", "Kovras albensis", "words that are spelt alike"),
     ],

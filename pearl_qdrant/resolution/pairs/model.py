@@ -235,9 +235,13 @@ def _may_be_acronym(short: StringFeatures, long: StringFeatures) -> bool:
 
 
 def _are_letters(words: Sequence[str], one: StringFeatures, two: StringFeatures) -> bool:
-    """Whether the words that only one has are abbreviations, which are no initials of the other's: `B2B`, `B2B PR`."""
+    """Whether the words that only one has are abbreviations, which are no initials of the other's: `B2B`, `B2B PR`; or
+    letters before it: of such pairs of the general base 13 of 121 are one, `FC Alder City`, `Alder City`.
+    """
     if min(len(one.text.split()), len(two.text.split())) > 1:
-        return False
+        long = max(one, two, key=lambda name: len(name.text))
+        letters = _FIRST_LETTERS.match(long.text)
+        return letters is not None and not long.text.isupper() and list(words) == [letters[0].lower()]
     return all(len(word) == 2 and word.isalpha() and word not in one.initials | two.initials for word in words)
 
 
@@ -285,6 +289,7 @@ def _spelling(
     return ""
 
 
+_FIRST_LETTERS = re.compile(r"[A-Z]{2,4}(?=\s)")
 _TAXON = re.compile("[A-Z][a-z]+ [a-z]+")
 
 

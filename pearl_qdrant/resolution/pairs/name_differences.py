@@ -194,8 +194,8 @@ NICKNAMES: dict[str, str] = {
         "alick sandy sasha/elizabeth liz beth betty eliza lizzie/charles charlie chuck/francis frank fran/anthony tony/"
         "thomas tom tommy/michael mike mick/patrick pat paddy/katherine kate kathy katie/daniel dan danny/david dave/"
         "joseph joe joey/samuel sam sammy/benjamin ben benny/nicholas nick nicky/christopher chris kit/matthew matt/"
-        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/stephen steve stevie/"
-        "kenneth ken kenny/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/timothy tim/"
+        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/"
+        "stephen steve stevie steven/kenneth ken kenny/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/timothy tim/"
         "gregory greg/philip phil/frederick fred freddie/albert al bert/walter walt/leonard len lenny/peter pete"
     ).split("/")
     for long, *shorts in (names.split(),)
@@ -228,10 +228,15 @@ def _is_one_name(a: str, b: str) -> bool:
     return JaroWinkler.similarity(a, b) >= _SLIP
 
 
-_ALIKE = (("ph", "f"), ("c(?=[eiy])|z", "s"), ("ck|[cq]", "k"), ("v", "f"), ("(?<=[ae])j$|ie$|ey$|y", "i"), ("h", ""))
+_ALIKE = (
+    *(("ph", "f"), ("c(?=[eiy])|z", "s"), ("ck|[cq]", "k"), ("v", "f"), ("x", "ks"), ("(?<=[dt])re?$", "er")),
+    *(("(?<=[ae])j$|ie$|e[iy]$|y", "i"), ("h", "")),
+)
 """Letters and groups of them that names write for one sound, in this order."""
 _SOUNDS = tuple((re.compile(pattern), letters) for pattern, letters in _ALIKE)
 _TWICE = re.compile(r"([^e])\1+|e(e+)(?!$)")
+_INNER_VOWELS, _LEAST_VARIED = re.compile("(?<=.)[aeiou]+(?=.)"), 7
+"""What spellings of a name of so many letters vary: `Mohammed`, `Mohammad`."""
 _NEAR = 0.6  # edit similarity from which one word may be taken for the other
 _LEAST_NAME = 3  # letters of the shortest first names
 _LEAST_KNOWN = 4  # of shorter words `is_word` knows nothing: most are names
@@ -251,7 +256,10 @@ def _are_two_names(a: str, b: str) -> bool:
         return False
     if OSA.normalized_similarity(a, b) < _NEAR and not (a.startswith(b) or b.startswith(a)):
         return False
-    return NICKNAMES.get(a, a) != NICKNAMES.get(b, b) and _sound(a) != _sound(b)
+    sounds = [_sound(name) for name in (a, b)]
+    if min(len(a), len(b)) >= _LEAST_VARIED:
+        sounds = [_INNER_VOWELS.sub("a", sound) for sound in sounds]
+    return NICKNAMES.get(a, a) != NICKNAMES.get(b, b) and sounds[0] != sounds[1]
 
 
 def _sound(name: str) -> str:

@@ -119,6 +119,8 @@ _SHORT_NAMES = (
     "victoria vicky/theresa terry/dorothy dot/josephine jo josie/jessica jess/friedrich fritz/johannes hans/"
     "jonathan jon jony jonny/bradley brad/clifford cliff/douglas doug/curtis curt/norman norm/leslie les/russell russ"
 ).split("/")
+SHORT_NAMES = frozenset((*NICKNAMES, *(short for row in _SHORT_NAMES for short in row.split()[1:])))
+"""Short forms of first names."""
 _LONG_NAMES = {
     name: frozenset(
         (NICKNAMES.get(name, name), name, *(row.split()[0] for row in _SHORT_NAMES if name in row.split()[1:]))
