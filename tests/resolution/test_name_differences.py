@@ -85,6 +85,8 @@ def test_first_names_contradict_or_fit(one: str, two: str, expected: set[str]) -
         ("Jan Kovra", "Jana Kovra", True),
         ("Kovra, Simon", "Simone Kovra", True),
         ("Emil Johnson", "Emil Johnston", True),
+        ("Louis Kovra", "Louise Kovra", True),
+        ("Michael Kovra", "Michaela Kovra", True),
         ("Micheal Kovra", "Michael Kovra", False),
         ("Martin Kovra", "Martin Kovraa", False),
         ("Stephen Kovra", "Steven Kovra", False),

@@ -51,7 +51,6 @@ def asked(found: Resolution) -> dict[frozenset[str], str]:
         ("Republic of Alder", "New Republic of Alder", "another republic"),
         ("Bank of Alder", "Bank of Southern Alder", "another place"),
         ("Canva", "Canvas", "the same words but for a letter"),
-        ("Ministry of Tin", "KV Ministry of Tin", "one has an abbreviation"),
         ("Kovra Song", "Kovra Song (Acoustic)", "one has words in brackets"),
         ("Kovrus albensis", "Kovras albensis", "words that are spelt alike"),
     ],
@@ -100,7 +99,9 @@ def test_obvious_ones_merge(names: tuple[str, ...]) -> None:
     assert len({one.node_id for one in found.names}) == 1
 
 
-@pytest.mark.parametrize("one, other", [("Martin", "Martina"), ("Paul", "Paula"), ("Andre", "Andrea"), ("Eric", "Erica")])
+@pytest.mark.parametrize(
+    "one, other", [("Martin", "Martina"), ("Paul", "Paula"), ("Andre", "Andrea"), ("Eric", "Erica")]
+)
 def test_persons_with_other_known_names_are_two(one: str, other: str) -> None:
     """First names that differ by a letter are those of two persons, if both are known."""
     names = (f"{one} Lindqvist", f"{other} Lindqvist")
@@ -108,7 +109,7 @@ def test_persons_with_other_known_names_are_two(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "one, other", [("Micheal", "Michael"), ("Jonh", "John"), ("Stephen", "Steven"), ("Christina", "Christnia")]
+    "one, other", [("Micheal", "Michael"), ("Jonh", "John"), ("Stephen", "Steven"), ("Sheryl", "Cheryl")]
 )
 def test_slips_and_spellings_of_first_names_merge(one: str, other: str) -> None:
     """A slip is no known name, and what sounds alike is another spelling."""

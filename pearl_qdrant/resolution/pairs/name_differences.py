@@ -229,7 +229,15 @@ def _is_one_name(a: str, b: str) -> bool:
 
 
 _ALIKE = (
-    *(("ph", "f"), ("c(?=[eiy])|z", "s"), ("ck|[cq]", "k"), ("v", "f"), ("x", "ks"), ("(?<=[dt])re?$", "er")),
+    *(
+        ("^[cs]h(?=[ae])", "s"),
+        ("ph", "f"),
+        ("c(?=[eiy])|z", "s"),
+        ("ck|[cq]", "k"),
+        ("v", "f"),
+        ("x", "ks"),
+        ("(?<=[dt])re?$", "er"),
+    ),
     *(("(?<=[ae])j$|ie$|e[iy]$|y", "i"), ("h", "")),
 )
 """Letters and groups of them that names write for one sound, in this order."""
@@ -246,7 +254,8 @@ def other_known_name(one: StringFeatures, two: StringFeatures) -> bool:
     """Whether each has a known name that the other lacks, the two are near each other, and sound otherwise: `Paul`,
     `Paula`, but not `Micheal`, `Michael`, nor `Sara`, `Sarah`.
     """
-    ours, theirs = unshared(one.content, two.content)
+    # as they are written: the normal spelling of `Louise` is `louize`
+    ours, theirs = unshared(one.folded.split(), two.folded.split())
     return any(_are_two_names(a, b) for a in ours for b in theirs)
 
 
