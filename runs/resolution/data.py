@@ -298,7 +298,7 @@ def _made_siblings(
 
 
 def _near_first_name(name: str, first_names: Sequence[str]) -> str | None:
-    """A person with the nearest known first name, no short form, that is another one, `Paula` for `Paul`: of the pairs of persons of
+    """A person with the nearest known first name that is another one, `Paula` for `Paul`: of the pairs of persons of
     one family name in the general base whose known first names are one letter apart, 25 of 666 are one person.
     """
     words = name.split()

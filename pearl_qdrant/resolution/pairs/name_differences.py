@@ -28,9 +28,9 @@ _DIGITS = re.compile(r"\d+")
 YOUNGER, ELDER = "jr", "sr"
 GENERATIONS = {
     **dict.fromkeys("jr jnr junior fils filho hijo".split(), YOUNGER),
-    **dict.fromkeys("the younger,der jungere,le jeune,el joven".split(","), YOUNGER),
+    **dict.fromkeys("the younger,der jungere".split(","), YOUNGER),
     **dict.fromkeys("sr snr senior pere".split(), ELDER),
-    **dict.fromkeys("the elder,der altere,l ancien,el viejo".split(","), ELDER),
+    **dict.fromkeys("the elder,der altere".split(","), ELDER),
 }
 """What stands after the folded name of a person of one of several generations; numbers (`II`) are numbers."""
 
@@ -194,9 +194,10 @@ NICKNAMES: dict[str, str] = {
         "alick sandy sasha/elizabeth liz beth betty eliza lizzie/charles charlie chuck/francis frank fran/anthony tony/"
         "thomas tom tommy/michael mike mick/patrick pat paddy/katherine kate kathy katie/daniel dan danny/david dave/"
         "joseph joe joey/samuel sam sammy/benjamin ben benny/nicholas nick nicky/christopher chris kit/matthew matt/"
-        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/"
-        "stephen steve stevie steven/kenneth ken kenny/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/timothy tim/"
-        "gregory greg/philip phil/frederick fred freddie/albert al bert/walter walt/leonard len lenny/peter pete"
+        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/kenneth ken kenny/"
+        "stephen steve stevie steven/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/"
+        "timothy tim/gregory greg/philip phil/frederick fred freddie/albert al bert/walter walt/leonard len lenny/"
+        "peter pete"
     ).split("/")
     for long, *shorts in (names.split(),)
     for short in shorts
@@ -229,17 +230,9 @@ def _is_one_name(a: str, b: str) -> bool:
 
 
 _ALIKE = (
-    *(
-        ("^[cs]h(?=[ae])", "s"),
-        ("ph", "f"),
-        ("c(?=[eiy])|z", "s"),
-        ("ck|[cq]", "k"),
-        ("v", "f"),
-        ("x", "ks"),
-        ("(?<=[dt])re?$", "er"),
-    ),
-    *(("(?<=[ae])j$|ie$|e[iy]$|y", "i"), ("h", "")),
-)
+    ("^[cs]h(?=[ae])", "s"), ("ph", "f"), ("c(?=[eiy])|z", "s"), ("ck|[cq]", "k"), ("v", "f"), ("x", "ks"),
+    ("(?<=[dt])re?$", "er"), ("(?<=[ae])j$|ie$|e[iy]$|y", "i"), ("h", ""),
+)  # fmt: skip
 """Letters and groups of them that names write for one sound, in this order."""
 _SOUNDS = tuple((re.compile(pattern), letters) for pattern, letters in _ALIKE)
 _TWICE = re.compile(r"([^e])\1+|e(e+)(?!$)")
