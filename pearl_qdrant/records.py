@@ -143,7 +143,7 @@ class Link:
         nil_reason: Why there is no entity; None if there is one.
         candidates: Best first.
         kb: Short name of the entity's base, or None for NIL. Ids of several collections may be equal.
-        rule: The rule that chose or ordered the first candidates ("entity id", "exact name", "canonical name",
+        rule: The rule that chose or ordered the first candidates ("entity id", "exact name", "slip", "canonical name",
             "popularity", "namesakes", "learned name"), or "properties" where the row changed the link; None if the
             ranking model alone did.
         warnings: Why the answer may be wrong: a collection is incomplete, since its load did not finish. Usually empty.

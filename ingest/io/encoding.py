@@ -14,6 +14,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -61,11 +62,15 @@ _SQL = (
     rb"use [\w`]+;|lock tables)"
 )
 _YAML = (
-    rb"\A(?:[ \t]*(?:#[^\n]*)?\n|%YAML[^\n]*\n)*(?:---[ \t]*(?:\n|#)|- [\w-]+: |(?:[\w-]+:[ \t][^\n\t]*\n)*"
-    rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:\"'-]+:)"
+    rb"\A(?:[ \t]*(?:#[^\n]*)?\n|%YAML[^\n]*\n)*(?:---[ \t]*(?:\n|#)|- [\w-]+: |"
+    rb"(?:[ \t]*(?:-[ \t])?[\w-]+:[ \t][^\n\t]*\n)*"
+    rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:<\"'-]+:)"
 )
 _TEXTS = (
-    (rb"(?i)\A\s*(?:<!doctype html|<html)", "a web page (HTML). Was an error page downloaded instead"),
+    (
+        rb"(?is)\A\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype html|(?:html|head|body|table|div)\b)",
+        "a web page (HTML). Was an error page downloaded instead",
+    ),
     (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
     (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
     (rb"<(?:\w+:)?Ontology\s[^>]*//www\.w3\.org/2002/07/owl", f"OWL in XML (OWL/XML) syntax, {_CONVERT}"),
@@ -77,8 +82,14 @@ _TEXTS = (
     ),
     (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
     (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
-    (rb"\A\s*(?:\{\s*[\"}]|\[\s*[\[{\"])", "JSON. Read it with format jsonl, and name the columns"),
+    (rb"\A\s*(?:[;#].*\n)*\[\[?[\w .-]+\]\]?\s*\n\s*[\w.-]+ ?=", "an INI file, or TOML. Convert it to a table"),
+    (rb"\A(?:\s*//.*\n)+\s*[\[{]", "JavaScript's notation, JSON with comments. Take them away"),
+    (rb"\A\s*(?:\{\s*[\"}]|\[\s*(?:[\[\"]|\{\s*[\"}]))", "JSON. Read it with format jsonl, and name the columns"),
     (rb"(?m)^format-version:|^\[Term\]", "an ontology in OBO. Read it with format obo"),
+    (
+        rb"\A\s*(?:(?:var|let|const|export default|window\.\w+)\b[^\n]{0,200}?=?|[\w.]+\()\s*[\[{]",
+        "JavaScript. Keep the JSON",
+    ),
     (_SQL, "an SQL dump. Export the table as CSV"),
     (
         rb"\A(?:version https://git-lfs|/annex/objects/)",
@@ -88,12 +99,20 @@ _TEXTS = (
         rb"(?m)\A(?:From \S+@|[A-Z][\w-]+: )[^\n]*\n(?s:.){0,2000}?^(?:Received|MIME-Version|Content-Type|Message-ID):",
         "an e-mail. Save what is attached",
     ),
-    (rb"\A\s*@\w+\s*\{", "BibTeX. Convert it to JSON or CSV"),
+    (rb"\A\s*(?:%.*\s+)*@\w+\s*\{", "BibTeX. Convert it to JSON or CSV"),
     (rb"\A\s*TY  - ", "RIS. Convert it to JSON or CSV"),
     (rb"\ABEGIN:V(?:CARD|CALENDAR)", "vCard or iCalendar. Convert it to CSV"),
     (rb"\A>\S+[^\n\t]*\n[A-Za-z*\n-]{20,}", "FASTA, sequences with headers. Convert it to a table"),
-    (rb"\AID   \w+ .*\n|\nID   \S.*\nAC   \S", "a flat file of EMBL or UniProt. Convert it to a table"),
-    (rb"\A\s*(?:[;#].*\n)*\[[\w .-]+\]\s*\n\s*[\w.-]+ ?=", "an INI file. Convert it to a table"),
+    (rb"\A\*NEWRECORD\s", "MeSH as ASCII. Fetch its XML"),
+    (rb"\A\d+\|t\|.*\n\d+\|a\|", "texts with annotations (PubTator), not names by id"),
+    (
+        rb"\AID   \w+ .*\n|(?m:^)ID   \S.*\n[A-Z]{2}(?:   \S|\n)",
+        "a flat file as of EMBL or UniProt. Convert it to a table",
+    ),
+    (
+        rb"(?m)\A[A-Z][\w-]*: .*\n(?:.*\n){0,9}%%$",
+        "records of several lines between lines of %%. Convert them to a table",
+    ),
     (rb"\A\s*\{\|.*\n", "a table of a wiki. Save it as CSV"),
     (rb"\A\{\\rtf", "RTF. Save it as plain text, or the table as CSV"),
     (rb"\A0 HEAD\s*\n", "GEDCOM. Convert it to CSV"),
@@ -101,6 +120,10 @@ _TEXTS = (
     (rb"(?m)\A(?:#.*\n)*msgid ", "a catalogue of translations (gettext)"),
     (rb"\A\s*[\[(]?\s*\{\s*'", "Python's own notation, not JSON. Write it with json.dumps"),
     (_YAML, "YAML. Convert it to JSON Lines"),
+    (
+        rb"\A(?:#.*\n|\s*\n)*(?:[\w./-]+: [^\n\t]*\n){5}",
+        "texts by key. Make a table of it: sed 's/: /,/' FILE > names.csv",
+    ),
 )
 
 
@@ -156,6 +179,7 @@ _NO_LETTERS = re.compile(rb"[\t\r;,|0-9\"']+")
 _UTF8_LETTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _HIGH = re.compile(rb"[\x80-\xff]+")
 _ASCII_LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_WIDE = ("cp932", "euc_jp", "euc_kr", "big5", "gb18030")
 _ONE_BYTE = [name for name in _CANDIDATES if name.startswith(("cp12", "koi8", "mac"))]
 _BEYOND_ASCII = bytes(range(128, 256))
 _LONGEST = 1 << 22  # bytes of a line that is looked at as a whole
@@ -251,11 +275,18 @@ def find_encoding(block: bytes) -> str | None:
     is_latin = sum(len(run) == 1 for run in runs) > 0.9 * len(runs) and 4 * len(runs) < n_letters  # letters with marks
     best = from_bytes(sample, cp_isolation=_ONE_BYTE if is_latin else _CANDIDATES).best()
     if best is None:
-        return "cp1252"
+        return next((name for name in _WIDE if _decodes(text, name)), "cp1252")
     if best.encoding in _LATIN:
         western = sample.decode("cp1252", "replace")
         return best.encoding if "\ufffd" in western or _NOT_WESTERN.search(western) else "cp1252"
     return best.encoding
+
+
+def _decodes(text: bytes, encoding: str) -> bool:
+    """Whether a text is in an encoding, whole, with letters beyond Latin ones."""
+    with suppress(UnicodeDecodeError):
+        return any(letter > "\u0370" for letter in text.decode(encoding))
+    return False
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -188,10 +188,19 @@ def is_zip(path: str) -> bool:
 def is_workbook(path: str) -> bool:
     """Whether a zip archive is a workbook (xlsx, xlsm, xlsb, ods)."""
     try:
-        names = _archive(path).namelist()
-    except (OSError, FormatError, *_DAMAGE):
+        archive = _archive(path)
+        names = archive.namelist()
+        is_ods = False
+        if "mimetype" in names:
+            with archive.open("mimetype") as file:
+                is_ods = b"spreadsheet" in file.read(_MIMETYPE_BYTES)
+    except (OSError, FormatError, zlib.error, *_DAMAGE):
         return False
-    return "[Content_Types].xml" in names or "mimetype" in names
+    return is_ods or any(name.startswith("xl/") for name in names)
+
+
+_MIMETYPE_BYTES = 1 << 8
+_OFFICE = "[Content_Types].xml"  # of Word, PowerPoint and others
 
 
 def list_members(path: str) -> list[str]:
@@ -208,6 +217,8 @@ def choose_member(path: str) -> str:
         return members[0]
     if not members:
         raise FormatError(path, None, "holds no file")
+    if _OFFICE in members or "content.xml" in members:
+        raise FormatError(path, None, "is an office document, and no workbook. Save its table as one, or as CSV")
     more = f", and {len(members) - _MAX_SHOWN} more" if len(members) > _MAX_SHOWN else ""
     message = f"holds {len(members)} files. Name one of them as {path}{SEPARATOR}MEMBER: "
     raise FormatError(path, None, f"{message}{', '.join(members[:_MAX_SHOWN])}{more}")

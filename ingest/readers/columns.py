@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -29,6 +29,7 @@ from ingest.readers.headers import (
     HEADERS,
     INDEX,
     KNOWN,
+    LANGUAGES,
     NUMBER,
     OTHER_NAMES,
     columns_of,
@@ -217,13 +218,18 @@ def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
     """Refuse a first row with words that only a header has, where its column of ids or names is not known."""
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cells[i] for what in ("name", "alias", "type") for i in columns_of(cells, what)]
+    below = [shown(cell).strip() for cell in table.sample[1]] if len(table.sample) > 1 else []
+    if columns_of(cells, "id") and below and not below[0] and columns_of(below, "name"):
+        message = f"the header has two rows ('{make_excerpt(', '.join(below))}' is the second). Write it as one"
+        raise _column_error(table, cells, "name", message)
     has_index = bool(cells) and (not cells[0] or cells[0].startswith(INDEX))
+    is_counted = [shown(row[0]) for row in table.sample[1:4]] == ["0", "1", "2"]
     if len(cells) > 1 and cells[0] in HEADERS["name"] and all(map(_LOWER_WORD.fullmatch, cells)):
         word, what, advice = cells[0], "id", "Name it, or the column of names for both"
     elif words:
         word, what, advice = words[0], "name", "Name it"
-    elif has_index and len(known) > 1:
-        word, what, advice = known[0], "id", "Name it, or the column of names for both"
+    elif has_index and len(cells) > 1 and (len(known) > 1 or is_counted):
+        word, what, advice = (known or cells[1:])[0], "id", "Name it, or the column of names for both"
     else:
         return
     message = f"the first row looks like a header ('{word}'), but no column is known to be the {what}. {advice}"
@@ -264,11 +270,11 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     layout = Layout(id_, name, find("type"), find("alias"), header=header, is_open=not given)
     if not given:
         layout.aliases += tuple(i for i in columns_of(header, "name", taken) if words_of(header[i])[-2:-1] and
-                                words_of(header[i])[-2] in OTHER_NAMES and i not in layout.aliases)  # fmt: skip
+                                _is_further(words_of(header[i])) and i not in layout.aliases)  # fmt: skip
         if "symbol" not in words_of(header[id_]):
-            symbols = (i for i, cell in enumerate(header) if i not in taken and words_of(cell)[-1:] == ["symbol"])
-            layout.aliases += tuple(symbols)
+            layout.aliases += tuple(_symbols(header, id_, name, taken))
         layout.aliases = tuple(i for i in layout.aliases if not _is_flag(table, i))
+        layout.types = tuple(i for i in layout.types if not holds_kinds_of_names(table, i))
     layout.description, layout.popularity = (next(iter(find(what)), None) for what in ("description", "popularity"))
     names = HEADERS["name"][:2]
     if "name" not in given and header[layout.name].casefold() in names:
@@ -295,9 +301,17 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
             raise _column_error(table, header, what, message)
         found[what] = good
     if "id" not in given:
-        found["id"] = _best_ids(table, header, found["id"])
+        found["id"] = _ids_of_names(table, header) or _best_ids(table, header, found["id"])
+    if "name" not in given:
+        found["name"] = [i for i in found["name"] if not _is_of_others(table, header, found["id"][0], i)]
+        if not found["name"]:
+            column = make_excerpt(header[columns_of(header, "name", named)[0]])
+            message = f"many ids have the same name by column '{column}', so that it is of others"
+            raise _column_error(table, header, "name", f"{message}. Name another")
     ids, names = ([(words_of(header[i])[:-1], i) for i in found[what]] for what in ("id", "name"))
     if ids[0][0] and names[0][0] and "id" not in given and "name" not in given:
+        least = HALF * different(table, ids[0][1])
+        ids = [(about, i) for about, i in ids if different(table, i) >= least]
         pair = ((i, j) for about, j in names for of_id, i in ids if about == of_id and i != j)
         return next(pair, (ids[0][1], next((j for _, j in names if j != ids[0][1]), ids[0][1])))
     name = next((j for _, j in names if j != ids[0][1] or "name" in given), None)
@@ -306,11 +320,42 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
     return ids[0][1], name
 
 
+def _is_further(words: list[str]) -> bool:
+    """Whether the words are of a column with a further name: a short one, one in another language."""
+    return words[-2] in OTHER_NAMES or words[-1] in LANGUAGES
+
+
+def _symbols(header: Sequence[str], id_: int, name: int, taken: Set[int]) -> Iterator[int]:
+    """Columns of symbols, but for those of a thing with an id of its own: a gene's, where the name is a disease's."""
+    about = words_of(header[name])[:-1]
+    others = {words[-2] for i in columns_of(header, "id", {id_}) if len(words := words_of(header[i])) > 1}
+    for i, cell in enumerate(header):
+        words = words_of(cell)
+        if i not in taken and words[-1:] == ["symbol"] and (words[:-1] == about or others.isdisjoint(words[-2:-1])):
+            yield i
+
+
+def holds_kinds_of_names(table: Table, i: int) -> bool:
+    """Whether a column says what its rows give of an entity: a name, a synonym."""
+    cells = column_of(table.sample, i)
+    kinds = set(map(str.casefold, cells))
+    is_other = any(_OTHER_NAME.search(kind) for kind in kinds)
+    return len(cells) >= _LEAST_REPEATS and is_other and all(map(_NAME_KIND.search, kinds))
+
+
 def _is_flag(table: Table, i: int) -> bool:
     """Whether a column holds numbers, or two values at most, and no further names."""
-    cells = _column(table.sample, i)
+    cells = column_of(table.sample, i)
     is_number = sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells)
     return len(cells) >= _LEAST_REPEATS and (is_number or len(set(cells)) < 3)
+
+
+def _ids_of_names(table: Table, header: list[str]) -> list[int]:
+    """Of a table of names, a row each with its kind, the columns of ids that repeat; the others are of the rows."""
+    if not any(holds_kinds_of_names(table, i) for i in range(len(header))):
+        return []
+    cells = {i: column_of(table.sample, i) for i in columns_of(header, "id") if not find_fault(table, i, "id")}
+    return [i for i, some in cells.items() if len(set(some)) < len(some)]
 
 
 def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]:
@@ -318,6 +363,20 @@ def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]
     filled = [i for i in some if _n_filled(table, i) >= (1 - MAX_BAD_SHARE) * len(table.sample)] or list(some)
     ranks = {i: rank for rank, _, i in ranked(header, "id")}
     return [i for i in filled if ranks[i] == ranks[filled[0]]]
+
+
+def _is_of_others(table: Table, header: Sequence[str], id_: int, name: int) -> bool:
+    """Whether names repeat so often that they are not of what has the ids, such as a player's club."""
+    words = words_of(header[name])
+    if "".join(words) in KNOWN["name"] or words[:-1] == words_of(header[id_])[:-1]:
+        return False
+    return different(table, name) < HALF * different(table, id_)
+
+
+def different(table: Table, i: int) -> float:
+    """The share of the first rows that have a value of their own in a column."""
+    cells = [str(row[i]) for row in table.sample if i < len(row) and row[i] not in (None, "")]
+    return len(set(cells)) / len(cells) if len(cells) >= _LEAST_REPEATS else 1.0
 
 
 def _n_filled(table: Table, i: int) -> int:
@@ -330,7 +389,7 @@ def find_fault(table: Table, i: int, what: str) -> str:
     """
     rows = [row for row in table.sample if i < len(row)]
     cells = [text for row in rows if row[i] is not None and (text := str(row[i]).strip()) not in _NONE]
-    if len(rows) < _LEAST_ROWS:
+    if len(rows) < LEAST_ROWS:
         return ""
     n_empty = len(rows) - len(cells)
     if 2 * n_empty > len(rows) or (what == "id" and n_empty > max(_LEAST_EMPTY, 0.1 * len(rows))):
@@ -355,7 +414,7 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
         # The same column for both only if both options name it, as for a plain list of names.
         raise _column_error(table, None, "id" if "name" in given else "name")
     for what, i in (("id", id_), ("name", name)):
-        if what not in given and (fault := find_fault(table, i, what)):
+        if what not in given and (fault := find_fault(table, i, what) or (i == name and _few_values(table, i))):
             message = (
                 f"there is no known header, and column {i + 1}, which would be the {what}, {fault}. Name the columns"
             )
@@ -366,15 +425,27 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
     if not given:
         if _holds_types(table.sample, 2):
             layout.types = (2,)
-        if _holds_names(table.sample, 3) and (layout.types or not _column(table.sample, 2)):
+        has_more = any(column_of(table.sample, i) for i in range(4, layout.n_columns))
+        if _holds_names(table.sample, 3) and (layout.types or not (has_more or column_of(table.sample, 2))):
             layout.aliases = (3,)
     return layout
 
 
+def _few_values(table: Table, i: int) -> str:
+    """That a column repeats so few values that they are no names; "" if not."""
+    cells = column_of(table.sample, i)
+    n = len(set(cells))
+    return (
+        f"repeats {n} values ({make_excerpt(cells[0])}, ...)"
+        if len(cells) >= _LEAST_FEW and n < _FEW * len(cells)
+        else ""
+    )
+
+
 def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has few values that repeat, or known types."""
-    cells = [item for cell in _column(rows, i) for item in cell.split("|")]
-    if any(len(cell) < _LEAST_LETTERS or not DIGIT.sub("", cell).strip(" .,:-/") for cell in cells):
+    cells = [item for cell in column_of(rows, i) for item in cell.split("|")]
+    if any(len(cell) < _LEAST_LETTERS or is_half_digits(cell, 0) for cell in cells):
         return False
     coarse = _type_map().coarse_type
     is_known = sum(coarse(cell) is not None for cell in cells) > 0.5 * len(cells)
@@ -388,7 +459,7 @@ def _type_map() -> TypeMap:
 
 def _holds_names(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has many values of a few words each."""
-    cells = _column(rows, i)
+    cells = column_of(rows, i)
     n_names = sum(
         any(map(str.isalpha, cell)) and cell.count(" ") <= _MOST_SPACES * (1 + cell.count("|")) for cell in cells
     )
@@ -411,57 +482,36 @@ def complete(given: TableColumns, known: TableColumns, header: Sequence[str]) ->
 
 
 _MAX_SHOWN = 8  # cells in a warning
-_LEAST_ROWS = 5
-_LEAST_TYPES = 20
+LEAST_ROWS = 5
+_LEAST_FEW = 50  # cells, of which a few that repeat are no names
 _LEAST_EMPTY = 10  # ids; fewer are bad rows
 _LEAST_REPEATS = 10  # cells, of which a few that repeat tell something
 _LEAST_LETTERS = 2  # of a type; one letter is a flag
 _MOST_SPACES = 6  # in a name; a description has more
 _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
-_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}")
-_MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
-_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
+_FEW = 0.1  # of the rows
+_SOME = 0.3  # of the rows
+HALF = 0.5
+_LEAST_HALF = 5  # letters and digits, one more in an id
+_OTHER_NAME = re.compile(
+    r"synonym|alias|abbreviation|acronym|\b(?:[afn]\.?k\.?a|alternative|former|other|previous|short|trading|working)\b"
+)
+_NAME_KIND = re.compile(rf"{_OTHER_NAME.pattern}|name|term|title|label|spelling")
+INDENT = re.compile(r"\A(?:[-–—•·]\s+)+")
+"""Signs before a name that say how deep it stands in a hierarchy."""
 
 
-def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
-    """Warnings for a table, from its first rows."""
-    path, rows = table.path, table.sample
-    names = _column(rows, layout.name)
-    if layout.id != layout.name and len(names) >= _LEAST_ROWS:
-        odd = [name for name in names if _ID_LIKE.fullmatch(name)]
-        if len(odd) >= 0.8 * len(names):
-            message = (
-                f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
-            )
-            yield ReadWarning(message, options=("name_column",))
-    if odd := [name for name in names if _MOJIBAKE.search(name)]:
-        message = f"{path}: names look as if their text was converted wrongly before ({make_excerpt(odd[0])})"
-        yield ReadWarning(message)
-    for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
-        cells = _column(rows, i)
-        if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
-            message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
-            yield ReadWarning(f"{message}. Name another column", options=(option,))
-        quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
-            message = (
-                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
-            )
-            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
-            break
-    for i in layout.aliases:
-        cells = _column(rows, i)
-        lists = [cell for cell in cells if ", " in cell or " / " in cell]
-        if layout.separators.get(i, "|") == "|" and len(cells) >= _LEAST_ROWS and len(lists) > 0.5 * len(cells):
-            message = f"{path}: cells of column {i + 1} are read as one alias each ({make_excerpt(lists[0])}). If they "
-            yield ReadWarning(f"{message}are lists, name the separator", options=("list_separators",))
-    for i in layout.types:
-        cells = _column(rows, i)
-        if len(cells) >= _LEAST_TYPES and len(set(cells)) == len(rows):
-            message = f"{path}: column {i + 1}, taken for types, has another value in each row"
-            yield ReadWarning(f"{message} ({make_excerpt(cells[0])}, ...). Name the types", options=("type_column",))
+def is_half_digits(name: str, least: int = _LEAST_HALF) -> bool:
+    """Whether half of the letters and digits, which are more than `least`, are digits."""
+    return 2 * len(DIGIT.findall(name)) >= sum(map(str.isalnum, name)) > least
 
 
-def _column(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
+def is_indented(table: Table, layout: Layout) -> bool:
+    """Whether names stand behind `INDENT`."""
+    names = column_of(table.sample, layout.name)
+    return sum(INDENT.match(name) is not None for name in names) > _SOME * len(names)
+
+
+def column_of(rows: Sequence[Sequence[Any]], i: int) -> list[str]:
     """The texts in a column that are not blank."""
     return [text for row in rows if i < len(row) and isinstance(row[i], str) and (text := row[i].strip())]

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from html.entities import name2codepoint
 from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -122,6 +123,8 @@ def _value_of(element: Element) -> Any:
     """An element as a text, if it has no more than one; else as an object."""
     if _text_of(element) and len(element):
         return " ".join("".join(element.itertext()).split())
+    if not len(element) and list(element.attrib) == ["value"] and not _text_of(element):  # as FHIR writes texts
+        return element.attrib["value"]
     is_text = not len(element) and all(_local(key) in _OF_TEXTS for key in element.attrib)
     return _text_of(element) if is_text else _as_object(element)
 
@@ -149,6 +152,7 @@ def read_elements(source: ByteSource, is_wanted: Callable[[Sequence[str]], bool]
     FormatError if the file is damaged, declares an entity, or has too large an element.
     """
     parser: Any = XMLPullParser(("start", "end"))
+    parser._parser.entity.update({name: chr(code) for name, code in name2codepoint.items()})  # those of DTDs for texts
     line, n_bytes, path, names = 1, 0, list[Element](), list[str]()
     try:
         for chunk in chain(source.chunks(), (None,)):

@@ -24,7 +24,7 @@ from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text
 from ingest.io.report import LINE_TOO_LONG, make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.columns import Row, Table
-from ingest.readers.headers import is_below_header, looks_like_header
+from ingest.readers.headers import find_header, is_no_row
 from ingest.readers.json_records import decode_object
 from pearl_qdrant.errors import FormatError, OptionError
 
@@ -44,7 +44,6 @@ DELIMITERS = {
 
 _N_LINES = 1000
 _LEAST_LINES = 5  # to see columns at fixed places
-_N_TITLES = 20  # records in which the header is looked for
 _GRACE = 1 << 20  # characters that may be read again beside as many as the file had so far
 _EXCERPT = 1 << 8
 _LEAST = 0.8, 0.5  # share of the rows with the usual number of cells; tabs are in few texts
@@ -79,6 +78,10 @@ class TextTable(Table):
         return n_usual / len(self.sample) if self.sample else float(self.header is not None)
 
 
+class UnclearDelimiterError(FormatError):
+    """Several signs would make a table of a text."""
+
+
 def check_delimiter(given: str) -> str:
     """The character that a delimiter option means. Raises OptionError if it is not one, or a quote or a blank."""
     delimiter = "\t" if given in ("tab", "\\t") else given
@@ -104,11 +107,10 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     delimiter = delimiter or ("\t" if kind == "tsv" else None)
     signs = [delimiter] if delimiter else DELIMITERS
     tried = [one for sign in signs if (one := _try_sign(source.path, lines, sign, columns, known, kind)) is not None]
+    if tried and tried[0].delimiter == "\t" and tried[0].n_columns > 2 and tried[0].share() >= _LEAST[0]:
+        tried = [one for one in tried if "\t" in one.delimiter]  # others are inside its cells
     with_header = [one for one in tried if one.header is not None and known(one.header)]
-    kind_of_text = describe_text(head)
-    is_ours = with_header and not (kind_of_text or "").startswith("an e-mail")
-    is_ours = is_ours or (kind_of_text or "").startswith(("JSON", "N-Triples"))
-    if kind_of_text and not is_ours and options.delimiter is None and not columns.given():
+    if options.delimiter is None and not columns.given() and _is_foreign(head, is_table=bool(with_header)):
         raise _no_table(source.path, head, lines, delimiter)
     usable = with_header or [one for one in tried if delimiter or one.share() >= _LEAST[one.delimiter == "\t"]]
     is_list = columns.id is not None and columns.id == columns.name
@@ -126,21 +128,40 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
     if len(usable) > 1 and not with_header:
         named = " and ".join(DELIMITERS[one.delimiter] for one in usable)
         message = f"the delimiter is not clear: {named} would all do. Name it."
-        raise FormatError(source.path, n_skipped + 1, message, option="delimiter")
+        raise UnclearDelimiterError(source.path, n_skipped + 1, message, option="delimiter")
     best = usable[0]
+    if best.header is None and not delimiter and best.delimiter in ",;":
+        _refuse_fixed_width(source.path, lines, best.delimiter)
     best.n_skipped += n_skipped
     best.header_line = best.header_line + n_skipped if best.header_line else 0
     best.about = best.describe()
     best.rows = read_rows(islice(read_lines(source), best.n_skipped, None), best)
-    for i in range(best.n_columns if best.header is None and best.sample else 0):
-        cells = [row[i] for row in best.sample if len(row) > i]
+    _refuse_json(best)
+    best.header_line = best.header_line or best.n_skipped + 1
+    return best
+
+
+def _is_foreign(head: bytes, *, is_table: bool) -> bool:
+    """Whether a text shows another format; one with a header may look so, but for a mail."""
+    kind = describe_text(head) or "JSON"
+    return not kind.startswith(("JSON", "N-Triples")) and (not is_table or kind.startswith("an e-mail"))
+
+
+def _refuse_json(table: TextTable) -> None:
+    for i in range(table.n_columns if table.header is None and table.sample else 0):
+        cells = [row[i] for row in table.sample if len(row) > i]
         if all(cell[:2] == '{"' and isinstance(decode_object(cell.encode()), dict) for cell in cells):
             message = (
                 f"column {i + 1} holds a JSON object in each row. Read it by itself, with cut -f{i + 1}, as JSON Lines"
             )
-            raise FormatError(source.path, 1, message)
-    best.header_line = best.header_line or best.n_skipped + 1
-    return best
+            raise FormatError(table.path, 1, message)
+
+
+def _refuse_fixed_width(path: str, lines: list[str], delimiter: str) -> None:
+    """Refuse a table whose columns stand at fixed places before the first of the signs in its lines."""
+    width = _fixed_width(lines)
+    if width and all(line.find(delimiter) > width for line in lines if delimiter in line):
+        raise _fixed_error(path, width)
 
 
 def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
@@ -182,34 +203,34 @@ def _try_sign(
     for i, (number, row) in enumerate(filled[whole:n_comments], whole):  # "#tax_id<TAB>name": the header itself
         row = [row[0].lstrip("#!/% ").strip(), *row[1:]]
         is_last = i == whole == n_comments - 1 and not columns.names()
-        if len(row) == width and (known(row) or is_last):
+        if (len(row) == width or (len(row) > width and delimiter == "\t")) and (known(row) or is_last):
             table.header, table.header_line, start = row, number, n_comments
     table.has_comments = start > 0
     if table.header is None:
-        titles = filled[start : start + _N_TITLES]
-        number, row = next(((number, row) for number, row in titles if known(row)), (0, []))
-        if all(sum(map(bool, map(str.strip, title))) < len(row) for n, title in titles if n < number):
-            table.header, table.header_line = (row, number) if number else (None, 0)
         rows = [row for _, row in filled[start:]]
-        first = next((i for i, row in enumerate(rows[:_N_TITLES]) if len(row) >= width), 0)
-        if table.header is None and not columns.given() and rows and looks_like_header(rows[first], rows[first + 1 :]):
-            table.header, table.header_line = rows[first], filled[start + first][0]
+        place = find_header(rows, known, width=width, may_guess=not columns.given())
+        if place is not None:
+            table.header_line, table.header = filled[start + place]
     if table.header is not None:
         table.n_skipped = table.header_line
         if filled[:start] and table.header_line <= filled[start - 1][0]:
             table.n_skipped = filled[start - 1][0]
         under = [(number, row) for number, row in filled if number > table.n_skipped]
-        below, others = under[0][1] if under else list[str](), [row for _, row in under[1:]]
-        same = sum(
-            one.strip().casefold() == two.strip().casefold() for one, two in zip(table.header, below, strict=False)
-        )
-        if (known(below) and 2 * same > len(below)) or is_below_header(below, others):  # or once more, in other letters
-            table.n_skipped, table.below = under[0][0], [cell.strip() for cell in below]
+        if under and is_no_row(table.header, under[0][1], [row for _, row in under[1:]], known):
+            table.n_skipped, table.below = under[0][0], [cell.strip() for cell in under[0][1]]
         table.sample = [row for number, row in under if number > table.n_skipped]
+        if _has_row_numbers(table.header, table.sample):
+            table.header.insert(0, "")
     else:
         table.n_skipped = filled[start][0] - 1 if start < len(filled) else 0
         table.sample = [row for _, row in filled[start:]]
     return table
+
+
+def _has_row_numbers(header: list[str], rows: list[list[Any]]) -> bool:
+    """Whether the rows begin with their number, for which the header has no cell, as R writes them."""
+    first = [row[0] for row in rows[:_LEAST_LINES]]
+    return first == [str(i + 1) for i in range(len(first))] != [] and all(len(row) == len(header) + 1 for row in rows)
 
 
 def _looks_quoted(lines: list[str]) -> bool:
@@ -218,7 +239,7 @@ def _looks_quoted(lines: list[str]) -> bool:
     Quoted are a cell with doubled quotes or a bar inside its quotes, and a column all of whose cells are in quotes.
     """
     rows = [line.split("\t") for line in lines if line.strip()]
-    cells = [cell for row in rows for cell in row if len(cell) > 1 and cell[0] == '"' == cell[-1]]
+    cells = [cell for row in rows for cell in row if _is_quoted(cell)]
     if not cells or any(
         cell.startswith('"') and not cell.endswith('"') for row in rows for cell in row if len(cell) > 1
     ):
@@ -227,9 +248,13 @@ def _looks_quoted(lines: list[str]) -> bool:
         )
     if any(("|" in cell or '""' in cell[1:-1]) for cell in cells if len(cell) > 4):
         return True
-    columns = Counter(i for row in rows for i, cell in enumerate(row) if len(cell) > 1 and cell[0] == '"' == cell[-1])
+    columns = Counter(i for row in rows for i, cell in enumerate(row) if _is_quoted(cell))
     filled = Counter(i for row in rows for i, cell in enumerate(row) if cell.strip())
     return any(n >= 2 and n >= filled[i] - 1 for i, n in columns.items())
+
+
+def _is_quoted(cell: str) -> bool:
+    return len(cell) > 1 and cell[0] == '"' == cell[-1] and '"' not in cell[1:-1].replace('""', "")
 
 
 def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -> FormatError:
@@ -237,10 +262,7 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     if kind is not None:
         return FormatError(path, 1, f"is not a table: it looks like {kind}.", option="format")
     if delimiter in (None, "\t") and (width := _fixed_width(lines)):
-        message = (
-            f"its columns stand at fixed places (the second at {width}). Make a table of it, as with pandas.read_fwf"
-        )
-        return FormatError(path, 1, message)
+        return _fixed_error(path, width)
     first = make_excerpt(next(line for line in lines if line.strip()))
     sign = f"'{delimiter}'" if delimiter and delimiter != "\t" else "tab"
     what = f"no {sign}" if delimiter else "no tab, comma, semicolon or bar"
@@ -251,11 +273,20 @@ def _no_table(path: str, head: bytes, lines: list[str], delimiter: str | None) -
     return FormatError(path, 1, message, option="delimiter")
 
 
+def _fixed_error(path: str, width: int) -> FormatError:
+    message = f"its columns stand at fixed places (the second at {width}). Make a table of it, as with pandas.read_fwf"
+    return FormatError(path, 1, message)
+
+
 def _fixed_width(lines: list[str]) -> int:
-    """Where the second column of a table without separators begins, behind spaces in all lines; 0 if there is none."""
+    """Where the second column of a table without separators begins, behind spaces in all lines but titles; 0 if there
+    is none.
+    """
     filled = [line for line in lines if line.strip()]
+    filled = filled[len(filled) // 2 if len(filled) > 2 * _LEAST_LINES else 0 :]
     starts = [{i for i in range(2, len(line)) if line[i] != " " == line[i - 1]} for line in filled]
-    return min(set.intersection(*starts), default=0) if len(filled) >= _LEAST_LINES else 0
+    is_padded = any("  " in line.strip() for line in filled)
+    return min(set.intersection(*starts), default=0) if is_padded and len(filled) >= _LEAST_LINES else 0
 
 
 def read_rows(lines: Iterable[Line], table: TextTable) -> Iterator[Row]:

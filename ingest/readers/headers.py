@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
+from itertools import islice, zip_longest
 from typing import Any
 
 from ingest.base.format import TableColumns
@@ -33,13 +34,14 @@ HEADERS = {
 """Words by what a column is, in order of preference, should a header have several; cells are compared without signs."""
 
 LAST_WORDS = {
-    "id": "id identifier code cui curie uri iri uuid guid number nr no key kennung nummer код".split(),
+    "id": "id identifier code cui curie uri iri ui uuid guid number nr no key kennung nummer код".split(),
     "name": "name label title term designation".split(),
     "alias": "synonyms synonym aliases alias aka symbols acronyms acronym abbreviations abbreviation".split(),
     "description": "description definition definitions".split(),
 }
 _SYMBOLS = frozenset(("symbol", "accession", "uuid", "guid"))
 """Words that are ids where no column is called so; a symbol beside an id is an alias."""
+_NUMBERS = (["nr"], ["no"], ["num"], ["number"])  # of a row or of an entity, where there is no other id
 
 _OF_KINDS = frozenset("type kind class category status language currency zip post postal phone".split())
 """Before a word for ids: many entities have the same."""
@@ -58,18 +60,24 @@ _PARTS = {
 _TITLES = frozenset(("title", "titel", "titre"))  # of a person, where the parts of the name have columns
 OTHER_NAMES = frozenset(
     "ascii alt alternative alternate brand common english former full local long native official old original other "
-    "prev previous scientific short trade trading vernacular".split()
+    "prev previous scientific short trade trading variant vernacular".split()
 )
 """What a further column of names is called, before the word for names."""
 
+LANGUAGES = "en de fr es it pt nl ru uk pl cs sv da nb fi hu ro el tr ar fa he hi zh ja ko vi".split()
+"""Behind a word for names: the language of the names, those of a name in order of preference."""
+
 _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+_AFTER = re.compile(r"; .*|:(?:string|int|long|float|double|boolean|date(?:time)?)\b.*", re.DOTALL)
+"""Behind a column's name: that of a further value, and the kind of value in Neo4j's headers."""
 _CAMEL = re.compile(r"(?<=[a-zß-ÿ])(?=[A-Z])")
 _SIGNS = re.compile(r"[\W_]+")
 
 
 def words_of(cell: str) -> list[str]:
     """The words of a cell of a header: class, id for ``ClassID``, ``class_id`` and ``Class ID (text)``."""
-    return _SIGNS.sub(" ", _CAMEL.sub(" ", _BRACKETS.sub("", cell) or cell)).casefold().split()
+    plain = _AFTER.sub("", _BRACKETS.sub("", cell)) or cell
+    return _SIGNS.sub(" ", _CAMEL.sub(" ", plain)).casefold().split()
 
 
 KNOWN = {what: {"".join(words_of(word)): place for place, word in enumerate(some)} for what, some in HEADERS.items()}
@@ -96,8 +104,16 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
         elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
             is_weak = words[-2] in OTHER_NAMES if what == "name" else what == "id" and words[-2] in _OF_KINDS
             found.append((1 + 2 * is_weak, 0, i))
-        elif what == "id" and not _SYMBOLS.isdisjoint((words[0], words[-1])):
+        elif what == "name" and words[:2] == ["name", "of"]:
+            found.append((1, 0, i))
+        elif what == "id" and _SYMBOLS & {words[0], words[-1]}:
             found.append((2, 0, i))
+        elif what == "name" and words[-1] in LANGUAGES and words[-2:-1] and words[-2] in last:
+            found.append((2, LANGUAGES.index(words[-1]), i))
+        elif what == "id" and words in _NUMBERS:
+            found.append((4, 0, i))
+        elif what == "id" and words == ["key"] and any(len(one) > 1 and one[-1] == "key" for one in in_words):
+            found.append((0, len(whole), i))
         elif tuple(words) in labelled or (what in _JOINED and _JOINED[what].fullmatch(header[i])):
             found.append((3, 0, i))
     return sorted(found)
@@ -161,9 +177,10 @@ def find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = froz
 
 
 HEADER_WORDS = frozenset(
-    "code codes concept curie definition description descriptor designation entity gene heading id identifier iri item "
-    "key kind label labels lang language mention name names number parent preflabel ref reference source status string "
-    "surface symbol synonym synonyms tag term terms text title titles type types uid uri url uuid value word".split()
+    "category class code codes concept curie definition description descriptor designation entity gene group "
+    "heading id identifier iri item key kind label labels lang language mention name names number parent "
+    "preflabel ref reference source status string surface symbol synonym synonyms tag term terms text title "
+    "titles type types uid uri url uuid value word".split()
 )
 """Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
 
@@ -171,7 +188,10 @@ INDEX = "Unnamed: "  # what pandas writes over a column without a name
 NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")
 DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
+_N_TITLES = 20  # rows in which the header is looked for
 _N_OTHERS = 5  # rows after the first that must have ids with digits
+_MOST = 0.9  # of the rows
+_SOME = 0.8  # of many cells; one may be a question
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
@@ -182,9 +202,19 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
     cells = [str(cell).strip() for cell in first]
     while cells and not cells[-1]:
         cells.pop()
-    if len(cells) < 2 or len(set(cells)) < len(cells) or not all(map(_WORD.fullmatch, cells)):
+    if "" in cells:
+        return False
+    n_words = sum(_WORD.fullmatch(cell) is not None for cell in cells)
+    if (
+        len(cells) < 2
+        or len(set(cells)) < len(cells)
+        or n_words < (1 if len(cells) < _N_OTHERS else _SOME) * len(cells)
+    ):
         return False
     is_digit_less = not DIGIT.search(cells[0])
+    is_over_nothing = (not any(shown(cell).strip() for cell in column) for column in zip_longest(*others))
+    if is_digit_less and len(others) >= _N_OTHERS and any(islice(is_over_nothing, len(cells))):
+        return True
     last = [(words_of(cell) or [""])[-1] for cell in cells]
     if is_digit_less and sum(word in HEADER_WORDS for word in last) >= 2:
         return True
@@ -200,10 +230,36 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
     )
 
 
+def find_header(
+    rows: Sequence[Sequence[str]], known: Callable[[Sequence[str]], bool], *, width: int, may_guess: bool
+) -> int | None:
+    """The place of the header among the first rows, which are filled: one with known words, below titles that are
+    shorter; else, if it `may_guess`, the first of the usual `width` if it `looks_like_header`.
+    """
+    titles = rows[:_N_TITLES]
+    place = next((i for i, row in enumerate(titles) if known(row)), None)
+    if place is not None and all(sum(map(bool, map(str.strip, row))) < len(rows[place]) for row in rows[:place]):
+        return place
+    first = next((i for i, row in enumerate(titles) if len(row) >= width), 0)
+    return first if may_guess and rows and looks_like_header(rows[first], rows[first + 1 :]) else None
+
+
+def is_no_row(
+    header: Sequence[str], below: Sequence[str], others: Sequence[Sequence[str]], known: Callable[[Sequence[str]], bool]
+) -> bool:
+    """Whether the row under a header `is_below_header`, or is the header once more, in other letters."""
+    same = sum(one.strip().casefold() == two.strip().casefold() for one, two in zip(header, below, strict=False))
+    return (known(below) and 2 * same > len(below)) or is_below_header(below, others)
+
+
 def _numbers(rows: Sequence[Sequence[Any]]) -> list[int]:
-    """The columns that hold nothing but numbers."""
-    width = min(map(len, rows), default=0) if len(rows) >= _N_OTHERS else 0
-    return [i for i in range(width) if all(NUMBER.fullmatch(shown(row[i]).strip()) for row in rows)]
+    """The columns that hold nothing but numbers; notes below the table may be shorter."""
+    columns = zip_longest(*(map(shown, row) for row in rows), fillvalue="") if len(rows) >= _N_OTHERS else ()
+    return [i for i, cells in enumerate(columns) if _are_numbers(list(filter(None, map(str.strip, cells))), len(rows))]
+
+
+def _are_numbers(filled: Sequence[str], n_rows: int) -> bool:
+    return len(filled) >= _MOST * n_rows and all(map(NUMBER.fullmatch, filled))
 
 
 _RULER = re.compile(r"[-=+:|]*[-=]{2,}[-=+:|]*")

@@ -19,6 +19,7 @@ from ingest.io import limits
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
 from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
 from ingest.io.streams import ByteSource
+from ingest.readers.headers import columns_of
 from pearl_qdrant.errors import FormatError
 
 INVALID_JSON = "invalid_json"
@@ -28,6 +29,7 @@ NESTED_TOO_DEEP = "nested_too_deep"
 _BINDINGS = "results.bindings.item"  # of SPARQL's results
 _EXCERPT = 1 << 8
 _MAX_SKIPPED_DEPTH = 4  # levels of what is passed over that are read piece by piece
+_MANY = 20  # objects by key, which are no fields of one
 _MAX_LEVELS = 12  # in which objects are looked for
 _SURVEYED = 4 << 20  # characters, in which the lists of objects are found
 _DOCUMENT = re.compile(
@@ -155,7 +157,8 @@ class _Survey:
         finally:
             if not path:
                 self.keys = {""} if is_list else set(keys)
-            if found and (is_list or (len(found) > 1 and len(found) > 0.8 * n_values and _is_one_shape(found))):
+            is_map = len(found) == n_values > _MANY or (len(found) > max(1, 0.8 * n_values) and _is_one_shape(found))
+            if found and (is_list or is_map):
                 del self.places[n_places:]
                 self.places.append(
                     Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found))
@@ -193,7 +196,9 @@ def choose_place(
     if is_record or not places:
         return ""
     first = places[0]
-    if first.path != "item" and keys & _OF_RECORDS and "resourceType" not in keys:
+    header = sorted(keys)
+    is_entity = bool(columns_of(header, "id") and columns_of(header, "name"))
+    if first.path not in ("item", "*", "children.item") and is_entity and "resourceType" not in keys:
         if first.n > 1 and first.keys & _OF_RECORDS and len(places) == 1:
             where = first.path.rpartition(".")[0]
             message = (
@@ -201,7 +206,7 @@ def choose_place(
             )
             raise FormatError(path, None, f"{message}which are the records: '.' or '{where}'", option="records")
         return ""
-    return first.path
+    return "" if is_entity and first.path == "children.item" else first.path
 
 
 def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
@@ -239,8 +244,10 @@ def unwrap(record: dict[str, Any], key: str) -> dict[str, Any]:
     return {**rest, **inner} if isinstance(inner, dict) else record
 
 
-WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource", "tags")
-"""Keys of the object proper in an object of a list."""
+WRAPPED = ("_source", "node", "properties", "attributes", "fields", "document", "resource", "tags", "data", "row")
+"""Keys of the object proper in an object of a list; those of `WITH_ID` if the id is in it, too."""
+
+WITH_ID = ("data", "row")
 
 
 def read_values(source: ByteSource, *paths: str) -> Iterator[tuple[int, str, str, Any]]:

@@ -39,7 +39,7 @@ from ingest.io.report import (
     ReadWarning,
     make_excerpt,
 )
-from ingest.readers.columns import Layout, Table
+from ingest.readers.columns import INDENT, Layout, Table, is_indented
 from ingest.readers.delimited import COMMENT
 from ingest.readers.headers import names_in, shown
 from pearl_qdrant.cells import join_list, split_list
@@ -109,6 +109,8 @@ class RowReader:
         self._needed = header.index(shape.needs) if shape.needs in header else None
         self._has_filter = bool(self._keep) or self._needed is not None or self._allowed is not None
         self._take = re.compile(shape.id_pattern) if shape.id_pattern else None
+        self._is_indented = is_indented(table, layout)
+        self._splits_names = layout.name in layout.separators
         self._last: tuple[str, int, list[Any]] | None = None  # a bad row, which may be the line under the table
         self._first_bad_number, self._n_bad_numbers = "", 0
 
@@ -154,6 +156,10 @@ class RowReader:
         layout = self._layout
         try:
             id_, name = read_id(row[layout.id]), read_name(row[layout.name])
+            if self._is_indented:
+                name = INDENT.sub("", name, count=1)
+            if self._splits_names and name:
+                name = next(iter(split_items(name, layout.separators[layout.name])), "")
             if not name and layout.alias_names:
                 name = next(filter(None, (read_name(row[i]) for i in layout.alias_names)), "")
             reason = self._find_fault(row, n_cells, id_, name)
@@ -226,6 +232,8 @@ class RowReader:
         """The entity of a row. Raises ValueError if a cell is not text."""
         layout, separators = self._layout, self._layout.separators
         names, languages = {name: None}, dict[str, str]()
+        if self._splits_names:
+            names.update(dict.fromkeys(split_items(read_name(row[layout.name]), separators[layout.name])))
         if (literal := self._literal(row[layout.name])) and literal[1]:
             languages[name] = literal[1]
         for i in layout.alias_names:
@@ -372,6 +380,7 @@ _NO_NAME = frozenset({"\\N", "<NA>"})  # something may be called NULL
 _NUMPY_LIST = re.compile(r"(?<=\w)(['\"])\s+(['\"])(?=\w)")
 _LIST = re.compile(r"\s*(?:\[.*\]|\(.*\)|\{.*\})\s*", re.DOTALL)
 _MAX_LIST = 1 << 20
+_QUOTED_ITEMS = re.compile(r'"[^"]*"(?:,\s*"[^"]*")*')
 _QUOTED_LIST = re.compile(r'"([^"]*)"')
 _GROUPED = re.compile(r"\d{1,3}(?:[,  '’_]\d{3})+(?:\.\d+)?")
 
@@ -414,14 +423,24 @@ def text_of(value: Any) -> str:
 
 def read_id(value: Any) -> str:
     """The text of an id; "" for marks that no id is. Raises as `text_of`, but takes the item of a list of one."""
-    text = text_of(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    text = text_of(only_one(value))
     return "" if text in _NO_ID else text
 
 
 def read_name(value: Any) -> str:
     """The text of a name; "" for marks that no name is. Raises as `read_id`."""
-    text = text_of(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    text = text_of(only_one(value))
     return "" if text in _NO_NAME else text
+
+
+def only_one(value: Any) -> Any:
+    """The item of a list of one, and the text of an object that says no more, such as MongoDB's ``{"$oid": ...}``."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, dict) and len(value) == 1:
+        (key, text), *_ = value.items()
+        return text if key[:1] == "$" or key.casefold() == "string" or names_in((key,)) else value
+    return value
 
 
 def field_text(value: Any) -> str:
@@ -441,6 +460,7 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
     """
     if isinstance(value, dict):  # of XML: one object in place of a list, or a list of names in an element of its own
         value = next(iter(value.values())) if len(value) == 1 and names_in(tuple(value)) else [value]
+        value = [value] if isinstance(value, dict) else value
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)
     elif isinstance(value, str) and separator not in (LISTS, ONE) and "\n" in value.strip():
@@ -472,6 +492,8 @@ def _item_text(item: Any) -> str:
 
 def _parse_list(text: str) -> list[Any] | None:
     """The list that a text writes as JSON or Python do; None if it is none."""
+    if _QUOTED_ITEMS.fullmatch(text):
+        text = f"[{text}]"
     if len(text) > _MAX_LIST or not _LIST.fullmatch(text):
         return None
     try:

@@ -66,7 +66,7 @@ _OBO_LINE = re.compile(rb"[A-Za-z][\w-]*:(?:[ \t]|$)|!|\[\w+\]|[ \t]|$")
 _CHECKED_LINES = 200
 _IS_GRAPH = re.compile(rb'\s*\{(?:(?!"nodes"|"graphs").)*"(?:graphs|nodes)"\s*:\s*\[\s*\{', re.DOTALL)
 _GRAPH_KEYS = re.compile(
-    rb'"(?:lbl|edges|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)"'
+    rb'"(?:lbl|pred|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)"'
 )
 _WIKIDATA_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
 _WIKIDATA_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')

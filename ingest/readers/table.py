@@ -9,6 +9,7 @@ otherwise than it is read is said as a warning.
 from __future__ import annotations
 
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import lru_cache
@@ -39,12 +40,13 @@ from ingest.readers.columns import (
     Table,
     complete,
     find_layout,
-    find_suspicions,
+    is_indented,
 )
 from ingest.readers.converted import Converted, XmlSource, convert
-from ingest.readers.delimited import IsHeader, check_delimiter, open_text
-from ingest.readers.headers import columns_of, is_below_header, is_header, looks_like_header, shown
+from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
+from ingest.readers.headers import columns_of, find_header, is_header, is_no_row, shown
 from ingest.readers.json_records import (
+    WITH_ID,
     WRAPPED,
     Place,
     choose_place,
@@ -54,8 +56,9 @@ from ingest.readers.json_records import (
     unwrap,
     with_nested,
 )
-from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, parse_path, text_of
+from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, only_one, parse_path, text_of
 from ingest.readers.signs import SIGNS, find_root, looks_like_json
+from ingest.readers.suspicions import find_suspicions
 from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import BATCH_ROWS, Kind, OpenedTable, open_table
 from pearl_qdrant.errors import FormatError, InputError, OptionError
@@ -63,9 +66,9 @@ from pearl_qdrant.records import Entity
 
 _N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
 _N_SHEETS = 10  # of a workbook, in which a header is looked for
+_MANY = 20  # keys of an object whose values are texts or lists, which are no columns
 _LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
-_N_TITLES = 20  # rows of a sheet in which the header is looked for
 
 
 def bases_of(options: ReadOptions) -> Sequence[Base]:
@@ -136,7 +139,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     elif prefix:
         others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
     else:  # one record, which may be a description of these
-        others = [one for one in others if one.n > 1 and one.path != "item"]
+        others = [one for one in others if one.n > 1 and one.path not in ("item", "children.item")]
     table.warnings += _of_others(source.path, others)
     return table
 
@@ -161,7 +164,9 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
             f"a table whose rows are lists, at '{lists}'",
             f"-r '(.{header}, .{lists}[]) | @csv' FILE > rows.csv",
         )
-    elif len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name"):
+    elif len(values) > _MANY or (
+        len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name")
+    ):
         query = "-c 'to_entries[] | {id: .key, name: .value}' FILE > names.jsonl"
         if all(isinstance(one, list) for one in values):
             query = query.replace(".value}", ".value[0], aliases: .value[1:]}")
@@ -180,7 +185,14 @@ def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases:
         return None
     named = {name.partition(".")[0] for name in columns.names()}
     return next(
-        (key for key in WRAPPED if key not in named and all(isinstance(one.get(key), dict) for one in objects)), None
+        (
+            key
+            for key in WRAPPED
+            if key not in named
+            and all(isinstance(one.get(key), dict) for one in objects)
+            and (key not in WITH_ID or columns_of(list(objects[0][key]), "id"))
+        ),
+        None,
     )
 
 
@@ -216,26 +228,28 @@ def _open_sheet(path: str, options: ReadOptions, sheet: str | None, stack: ExitS
     if padded := zero_padding(path, name):
         rows = ((number, _padded(cells, padded)) for number, cells in rows)
     first = list(islice(rows, _N_SAMPLE))
-    is_known = _header_test(options)
-    titles = (i for i, (_, cells) in enumerate(first[:_N_TITLES], 1) if is_known(list(map(shown, cells))))
-    start = next(titles, 0)
-    number, header = (first[start - 1][0], list(map(shown, first[start - 1][1]))) if start else (1, None)
-    if (
-        header is None
-        and options.columns is None
-        and first
-        and looks_like_header(first[0][1], [row for _, row in first[1:]])
-    ):
-        start, number, header = 1, first[0][0], list(map(shown, first[0][1]))
-    if (
-        header is not None
-        and len(first) > start
-        and is_below_header(first[start][1], [row for _, row in first[start + 1 :]])
-    ):
-        start += 1
-    sample = [cells for _, cells in first[start:]]
+    filled = [(number, row) for number, row in ((number, _texts_of(cells)) for number, cells in first) if row]
+    texts, known = [row for _, row in filled], _header_test(options)
+    width = Counter(map(len, texts)).most_common(1)[0][0] if texts else 0
+    place = find_header(texts, known, width=width, may_guess=options.columns is None)
+    header: list[str] | None = None
+    line, last = 1, 0
+    if place is not None:
+        line, header = filled[place]
+        under = texts[place + 1 :]
+        last = filled[place + 1][0] if under and is_no_row(header, under[0], under[1:], known) else line
+    first = [(number, cells) for number, cells in first if number > last]
+    sample = [cells for _, cells in first]
     about = opened.about + ", numbers with their leading zeros" * bool(padded)
-    return Table(path, header, chain(first[start:], rows), sample, about, header_line=number, is_typed=True)
+    return Table(path, header, chain(first, rows), sample, about, header_line=line, is_typed=True)
+
+
+def _texts_of(cells: Sequence[Any]) -> list[str]:
+    """The cells of a row up to the last one that is filled."""
+    texts = list(map(shown, cells))
+    while texts and not texts[-1].strip():
+        texts.pop()
+    return texts
 
 
 def _padded(cells: list[Any], widths: Mapping[int, int]) -> list[Any]:
@@ -308,6 +322,8 @@ def recognise(head: Head, options: ReadOptions) -> str | None:
             table, is_json = open_text(head, options, _header_test(options)), False
             if table.header is None and not table.about.startswith("tab"):
                 return "jsonl"  # its reader says where the JSON is broken
+    except UnclearDelimiterError:
+        return "csv"
     except (InputError, OptionError):
         return "jsonl" if is_json else None
     found = find_shape(bases_of(options), table.header, table.sample)
@@ -428,21 +444,24 @@ class TableReader(Reader):
         layout = find_layout(table, columns)
         for i, option in ((layout.id, "id_column"), (layout.name, "name_column")):
             cells = [row[i] for row in table.sample if i < len(row) and row[i] is not None]
-            if cells and all(isinstance(cell, dict) or (isinstance(cell, list) and len(cell) != 1) for cell in cells):
+            if cells and all(isinstance(only_one(cell), (dict, list)) for cell in cells):
                 name = table.header[i] if table.header else str(i + 1)
+                inner = next(iter(cells[0]), "0") if isinstance(cells[0], dict) else "0"
                 message = (
-                    f"the column '{make_excerpt(name)}' has lists or objects, which are not text. Name a path in it"
+                    f"the column '{make_excerpt(name)}' has lists or objects, which are not text. Name a path in it, "
+                    f"such as '{name}.{inner}'"
                 )
                 raise FormatError(table.path, None, message, option=option)
         layout.separators = self._choose_separators(table, layout, shape)
         chosen = [
-            f"{'types' if i in layout.types else 'aliases'} "
+            f"{'types' if i in layout.types else 'names' if i == layout.name else 'aliases'} "
             + ("are lists" if separator == LISTS else f"split at '{separator}'")
             for i, separator in layout.separators.items()
             if separator not in ("|", ONE)
         ]
         title = f"{base.title}, " if base is not None else ""
         described = layout.describe(by_name=not table.has_numbers)
+        described += "; signs of depth before the names are left out" * is_indented(table, layout)
         report.notes.append("; ".join((f"{table.path}: {title}{table.about}", described, *dict.fromkeys(chosen))))
         report.warnings += table.warnings
         if base is None:
@@ -452,11 +471,15 @@ class TableReader(Reader):
     def _choose_separators(self, table: Table, layout: Layout, shape: Shape) -> dict[int, str]:
         """For each column of aliases and types, what separates its items."""
         chosen: dict[int, str] = {}
-        for i in (*layout.aliases, *layout.types):
+        for i in (*layout.aliases, *layout.types, layout.name):
             name = table.header[i] if table.header and i < len(table.header) else ""
             given = (
                 self._separators.get(name.casefold()) or self._separators.get(str(i + 1)) or self._separators.get("")
             )
+            if i == layout.name:  # one name, but if this column is meant
+                given = self._separators.get(name.casefold()) or self._separators.get(str(i + 1))
+                chosen |= {i: given} if given and i not in chosen else {}
+                continue
             given = given or shape.separators.get(name)
             cells = [row[i] for row in table.sample if i < len(row)]
             chosen[i] = given or guess_separator(cells, is_list_column=name.casefold() == "alternatenames")

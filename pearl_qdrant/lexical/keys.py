@@ -111,10 +111,12 @@ def _of_initials(folded: str) -> set[int]:
     return {_feature(f"={one}") for one in initials(words) | initials(words[1:]) if len(one) in _SEARCHED}
 
 
-def mention_parts(key: str) -> set[int]:
-    """Features of the parts that names have which differ from the spelling key of a mention by one or two edits."""
+def mention_parts(key: str, edits: int | None = None) -> set[int]:
+    """Features of the parts that names have which differ from the spelling key of a mention by one or two edits; by
+    default by two in a long one.
+    """
     found: set[int] = set()
-    edits = 2 if len(key) >= THIRDS_LETTERS else 1
+    edits = edits or (2 if len(key) >= THIRDS_LETTERS else 1)
     if not LEAST_LETTERS - 1 <= len(key) <= MAX_LETTERS + edits:
         return found
     for n in range(max(LEAST_LETTERS, len(key) - edits), min(MAX_LETTERS, len(key) + edits) + 1):
@@ -262,10 +264,24 @@ def slip_features(folded: str) -> tuple[UInt32Array, FloatArray]:
     return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
 
 
+def near_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
+    """Features of the names that are one edit from a spelling key which is not short; `slip_features` has more."""
+    keys, parts = spelling_features(_swaps(spelling)), mention_parts(spelling, 1)
+    indices, first = np.unique(np.append(keys, np.array([*parts], np.uint32)), return_index=True)
+    return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
+
+
+def _swaps(spelling: str) -> set[str]:
+    """The other strings with two neighbours swapped."""
+    found = {spelling[:i] + spelling[i + 1] + spelling[i] + spelling[i + 2 :] for i in range(len(spelling) - 1)}
+    found.discard(spelling)
+    return found
+
+
 def _one_edit_away(spelling: str) -> set[str]:
     """The strings with two neighbours swapped; of a short one also those with a letter less, more or replaced."""
     n = len(spelling)
-    found = {spelling[:i] + spelling[i + 1] + spelling[i] + spelling[i + 2 :] for i in range(n - 1)}
+    found = _swaps(spelling)
     if n <= SHORT_LETTERS:
         cuts = [(spelling[:i], spelling[i:]) for i in range(n + 1)]
         found.update(start + end[1:] for start, end in cuts[:-1])

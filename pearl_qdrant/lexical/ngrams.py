@@ -123,6 +123,13 @@ def join_rows(tables: Sequence[SparseRows]) -> SparseRows:
     )
 
 
+def sparse_rows(rows: Sequence[tuple[UInt32Array, FloatArray]]) -> SparseRows:
+    """Indices and values of n rows in one table."""
+    offsets = np.cumsum([0, *(len(indices) for indices, _ in rows)], dtype=np.int64)
+    indices = np.concatenate([np.empty(0, np.uint32), *(indices for indices, _ in rows)])
+    return SparseRows(indices, np.concatenate([np.empty(0, np.float32), *(values for _, values in rows)]), offsets)
+
+
 def fold_name(name: str) -> str:
     """The folded form of a name: its normalised words, joined by spaces. Spellings of one name have equal forms.
 

@@ -33,7 +33,7 @@ from pearl_qdrant.lexical.ngrams import (
 )
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, ScoredMention, Scorer
-from pearl_qdrant.linking.ranking.scoring import ask_judge, compare_names, score_compared, score_names
+from pearl_qdrant.linking.ranking.scoring import ask_judge, compare_names, score_compared, score_own
 from pearl_qdrant.linking.ranking.string_features import (
     TWO_EDIT_LETTERS,
     edit_similarity,
@@ -96,7 +96,7 @@ class Queries:
         return idf.weighted(folded_rows([latin(one) for one in self.folded]))
 
 
-class _Folded(dict[str, tuple[str, str]]):
+class Folded(dict[str, tuple[str, str]]):
     """Folded forms and spelling keys of names, by name; each is made once."""
 
     def __missing__(self, name: str) -> tuple[str, str]:
@@ -123,7 +123,7 @@ def find_candidates(
     `keyless` are mentions of which no name has a key, as `find_by_name` says; they are not searched by keys again.
     """
     queries = Queries.of(mentions, keyless)
-    folded, spellings, names_folded = queries.folded, queries.spellings, _Folded()
+    folded, spellings, names_folded = queries.folded, queries.spellings, Folded()
 
     def is_match(number: int, point: NamePoint) -> bool:
         name, spelling = names_folded[point.name]
@@ -154,48 +154,68 @@ def find_candidates(
 
 
 def find_by_name(
-    targets: Sequence[SearchTarget], mentions: Sequence[str], dim: int, link_query: LinkQuery, scorer: Scorer
+    targets: Sequence[SearchTarget],
+    mentions: Sequence[str],
+    dim: int,
+    link_query: LinkQuery,
+    scorer: Scorer,
+    hits: Sequence[Sequence[Sequence[NamePoint]]] | None = None,
 ) -> tuple[dict[str, ScoredMention], set[str]]:
     """Those of some mentions that are names, with the entities of that name: no vector is made or searched. And those
     of which no name has a key. The rule for exact names decides as in `find_candidates`, where other candidates have no
-    share. `dim` is the width of the collections' vectors.
+    share. `dim` is the width of the collections' vectors. `hits` are the names with a key, by collection and mention,
+    where the caller has looked them up.
     """
     queries = Queries.of(mentions)
-    most = KEY_LIMITS * link_query.limit
+    most = n_by_key(link_query)
     found: list[list[MatchedName]] = [[] for _ in mentions]
     incomplete: set[int] = set()
     keyless = set(mentions)
-    folded = _Folded()
-    for target in targets:
-        results = target.collection.search_hybrid(
-            np.zeros((len(mentions), dim), np.float32),
-            queries.keys,
-            limit=1,
-            lexical_limit=most,
-            types=link_query.filter,
-            languages=link_query.languages,
-        )
+    folded = Folded()
+    for at, target in enumerate(targets):
+        results = hits[at] if hits is not None else _by_key(target, queries, dim, most, link_query)
         own: dict[int, list[MatchedName]] = {}
-        for i, hits in enumerate(results):
-            if same := [one.point for one in hits if folded[one.point.name][1] == queries.spellings[i]]:
+        for i, points in enumerate(results):
+            if same := [point for point in points if folded[point.name][1] == queries.spellings[i]]:
                 own[i] = [MatchedName(point, None) for point in same]
-            if hits:
+            if points:
                 keyless.discard(mentions[i])
-        if own:
+        if own and link_query.names_first:
             of_own = queries.take([*own])
-            _set_string_scores(target.idf, of_own, of_own.ngrams(target.idf), [*own.values()], folded)
+            set_string_scores(target.idf, of_own, of_own.ngrams(target.idf), [*own.values()], folded)
         for i, names in own.items():
             found[i] += names
             if len(names) >= link_query.limit:  # there may be more
                 incomplete.add(i)
-    scored = {}
+    scored: dict[str, ScoredMention] = {}
+    if not link_query.names_first:
+        return scored, keyless
     for i, (mention, spelling) in enumerate(zip(mentions, queries.spellings, strict=True)):
         if found[i] and spelling and i not in incomplete:
             grouped = _group_by_entity(found[i], link_query.limit, has_own=True)
             for name in grouped:
                 name.dense = 1.0 if name.point.name == mention else None
-            scored[mention] = score_names(mention, grouped, None, link_query, scorer)
+            scored[mention] = score_own(mention, grouped, link_query, scorer)
     return scored, keyless
+
+
+def n_by_key(link_query: LinkQuery) -> int:
+    """Names with a key of a mention that are looked up: all of its own, or one where it is only asked whether there are
+    any.
+    """
+    return KEY_LIMITS * link_query.limit if link_query.names_first else 1
+
+
+def _by_key(
+    target: SearchTarget, queries: Queries, dim: int, limit: int, link_query: LinkQuery
+) -> list[list[NamePoint]]:
+    """Names of one collection that share a key with each mention."""
+    no_vectors = np.zeros((len(queries.mentions), dim), np.float32)
+    types, languages = link_query.filter, link_query.languages
+    found = target.collection.search_hybrid(
+        no_vectors, queries.keys, limit=1, lexical_limit=limit, types=types, languages=languages
+    )
+    return [[one.point for one in names] for names in found]
 
 
 def word_frequencies(targets: Sequence[SearchTarget], folded: Iterable[str]) -> dict[str, float]:
@@ -212,7 +232,7 @@ def _search(
     link_query: LinkQuery,
     is_match: IsMatch,
     frequencies: Mapping[str, float],
-    folded: _Folded,
+    folded: Folded,
 ) -> list[list[MatchedName]]:
     """Names for each mention in one collection; enough for `limit` entities if the collection has them."""
     weighted = queries.ngrams(target.idf)
@@ -247,13 +267,13 @@ def _search(
                 names=[mention], types=link_query.filter, languages=link_query.languages, limit=MAX_SAME_NAME
             )
             found[i] = [MatchedName(point, None, 1.0, 1.0, 1.0) for point in points]
-    _set_string_scores(target.idf, queries, weighted, found, folded)
+    set_string_scores(target.idf, queries, weighted, found, folded)
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
     return found
 
 
-def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int, folded: _Folded) -> SlipQuery | None:
+def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int, folded: Folded) -> SlipQuery | None:
     """What names have that one mention may be a slip of; a wide search if it has a word that hardly any name has."""
     spelling = queries.spellings[number]
     mention = queries.folded[number]
@@ -269,8 +289,8 @@ def _n_entities(names: Iterable[MatchedName]) -> int:
     return len({(name.point.kb, name.point.entity_id) for name in names})
 
 
-def _set_string_scores(
-    idf: IdfTable, queries: Queries, mentions: SparseRows, found: Sequence[Sequence[MatchedName]], names_folded: _Folded
+def set_string_scores(
+    idf: IdfTable, queries: Queries, mentions: SparseRows, found: Sequence[Sequence[MatchedName]], names_folded: Folded
 ) -> None:
     """Set the scores of all found names that compare strings; the n-grams of equal names are computed once. A name in
     the mention's script is compared as both are written, another one with both in Latin letters.

@@ -44,7 +44,7 @@ _SETTLED = frozenset(("entity id", "learned name"))  # rules after which nothing
 
 def links_of_cells(state: LinkerState, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
     """`LinkerState.links` of mentions that may be lists of names, or names with their place."""
-    return _unjoined(state, state.links(mentions, options), options)
+    return _unjoined(state, state.links(mentions, options, has_slips=True), options)
 
 
 def _unjoined(state: LinkerState, links: Iterable[Link], options: LinkOptions) -> Iterator[Link]:

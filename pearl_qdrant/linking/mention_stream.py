@@ -28,7 +28,7 @@ import numpy as np
 from pearl_qdrant.encoder.judge import shipped_judge
 from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
-from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates
+from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates, n_by_key
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.mentions import clean_mention, find_by_id, looks_like_id, take
 from pearl_qdrant.linking.options import LinkOptions
@@ -43,6 +43,8 @@ from pearl_qdrant.linking.ranking.model import (
 )
 from pearl_qdrant.linking.ranking.reranker import Reranker, rerank
 from pearl_qdrant.linking.ranking.scoring import put_first
+from pearl_qdrant.linking.ranking.type_features import has_type
+from pearl_qdrant.linking.slips import find_slips, look_up_alone, put_slip_first, settled
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.pieces import pause, pausing
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -156,6 +158,7 @@ class _Prepared(NamedTuple):
     known: dict[str, bytes]  # packed answers of earlier batches, by text
     own: dict[str, ScoredMention]  # answers for names of the base, by text
     keyless: set[str]  # texts of which no name of the base has a key
+    slips: dict[str, NamePoint]  # names that texts to be searched are slips of, as no other name is near
     texts: Sequence[str]  # what is searched, in order: the other distinct texts; all texts if names are excluded.
     encoded: Encoded  # vectors and types of these
 
@@ -211,13 +214,23 @@ class MentionStream:
             done += len(batch)
 
     def score_for_links(
-        self, mentions: Iterator[str], link_query: LinkQuery, check: Callable[[], None], *, slope: float
+        self,
+        mentions: Iterator[str],
+        link_query: LinkQuery,
+        check: Callable[[], None],
+        *,
+        slope: float,
+        has_others: bool = False,
+        has_slips: bool = False,
     ) -> Iterator[ScoredMention]:
-        """`score` with the entities of that name alone where a mention is a name, without encoding it. With a low slope
-        of the calibration, other candidates take a part of the probability of a name.
+        """`score` with the entities of that name alone where a mention is a name, or with `has_slips` one but
+        for a slip, without encoding it. With a low slope of the calibration, other candidates take a part of the
+        probability of a name. With `has_others` all have their other candidates, too.
         """
-        names_first = replace(link_query, names_first=slope >= _LEAST_SLOPE)
-        yield from map(of_own_name, self.score(mentions, names_first, None, check))
+        is_steep = slope >= _LEAST_SLOPE
+        query = replace(link_query, names_first=is_steep and not has_others, has_slips=is_steep and has_slips)
+        scored = self.score(mentions, query, None, check)
+        return scored if has_others else map(of_own_name, scored)
 
     def _batches(
         self, prepare: Callable[[Sequence[str]], T], mentions: Iterator[str], check: Callable[[], None]
@@ -237,16 +250,17 @@ class MentionStream:
     def _prepare(self, link_query: LinkQuery, cleaned: Sequence[str], *, are_distinct: bool) -> _Prepared:
         """Look up what is known and what is a name, and encode the rest."""
         if not are_distinct:
-            return _Prepared(None, {}, {}, set(), cleaned, self.encoder.encode(cleaned))
+            return _Prepared(None, {}, {}, set(), {}, cleaned, self.encoder.encode(cleaned))
         state = self.statistics.state()
         distinct = dict.fromkeys(cleaned)
         known = {} if state is None else self.cache.get(distinct, link_query, state)
         new = [text for text in distinct if text not in known]
-        # On a server a single one is looked up by the request that also searches for its vector.
-        is_worth = len(new) > 1 if self.statistics.is_remote else state is not None
-        own, keyless = self._find_own(new, link_query) if link_query.names_first and is_worth else ({}, set())
+        is_open = state is not None or self.statistics.is_remote  # else a load is going on
+        own, keyless, slips = self._look_up(new, link_query) if is_open else ({}, set(), {})
+        # Where other candidates are wanted, too, all are searched.
+        own = own | settled(self.statistics.targets().all, slips) if link_query.names_first else {}
         others = [text for text in new if text not in own]
-        return _Prepared(state, known, own, keyless, others, self.encoder.encode(others))
+        return _Prepared(state, known, own, keyless, slips, others, self.encoder.encode(others))
 
     def _answers(
         self, cleaned: Sequence[str], prepared: _Prepared, searched: Iterator[ScoredMention], link_query: LinkQuery
@@ -279,11 +293,35 @@ class MentionStream:
             contexts = [copy_context() for _ in parts]  # what the caller's thread knows, such as its deadline
             yield from threads.map(lambda context, part: context.run(search, part), contexts, parts)
 
-    def _find_own(self, texts: Sequence[str], link_query: LinkQuery) -> tuple[dict[str, ScoredMention], set[str]]:
+    def _look_up(
+        self, texts: Sequence[str], link_query: LinkQuery
+    ) -> tuple[dict[str, ScoredMention], set[str], dict[str, NamePoint]]:
+        """Of some texts those that are names of the base, those without any key (`find_by_name`), and of these the
+        slips of one name alone, with that name (`slips`).
+        """
+        if not (link_query.names_first or link_query.has_slips):
+            return {}, set(), {}
+        targets, languages = self.statistics.targets().all, link_query.languages
+        if self.statistics.is_remote and link_query.has_slips and len(texts) == 1 and not link_query.filter:
+            by_key, point = look_up_alone(targets, texts[0], n_by_key=n_by_key(link_query), languages=languages)
+            own, keyless = self._find_own(texts, link_query, [[names] for names in by_key])
+            slips = {} if point is None else {texts[0]: point}
+        else:
+            own, keyless = self._find_own(texts, link_query)
+            parts = _parts([text for text in texts if text in keyless]) if link_query.has_slips else []
+            found = self._in_order(lambda part: find_slips(targets, part, languages), parts)
+            slips = {text: point for of_part in found for text, point in of_part.items()}
+        wanted = link_query.types
+        return own, keyless, {text: point for text, point in slips.items() if not wanted or has_type(point, wanted)}
+
+    def _find_own(
+        self, texts: Sequence[str], link_query: LinkQuery, hits: Sequence[Sequence[Sequence[NamePoint]]] | None = None
+    ) -> tuple[dict[str, ScoredMention], set[str]]:
         """Those of some cleaned mentions that are names of the base, and those without any key (`find_by_name`)."""
         targets = self.statistics.targets()
         scorer = Scorer(self.model, self.baseline, targets.log_size)  # no judge: these are names
-        look_up = partial(find_by_name, targets.all, dim=self.encoder.info.dim, link_query=link_query, scorer=scorer)
+        dim = self.encoder.info.dim
+        look_up = partial(find_by_name, targets.all, dim=dim, link_query=link_query, scorer=scorer, hits=hits)
         found = list(self._in_order(look_up, _parts(texts)))
         own = {text: scored for of_part, _ in found for text, scored in of_part.items()}
         return own, {text for _, keyless in found for text in keyless}
@@ -308,7 +346,9 @@ class MentionStream:
             targets.all, texts, encoded, link_query, scorer, exclude=of_part, keyless=prepared.keyless
         )
         return [
-            self._by_id(scored, text, link_query, None if of_part is None else partial(of_part, i))
+            put_slip_first(scored, prepared.slips[text])
+            if text in prepared.slips
+            else self._by_id(scored, text, link_query, None if of_part is None else partial(of_part, i))
             for i, (text, scored) in enumerate(zip(texts, found, strict=True))
         ]
 

@@ -204,17 +204,27 @@ class LinkerState:
         """Candidates of many mentions; see `EntityLinker.score_batch`."""
         return self.stream.score(iter(mentions), self.stream.link_query(options), exclude, self.check)
 
-    def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
-        """Links of mentions that are one name each (else `joints.links_of_cells`), in their context if there is one."""
+    def links(self, mentions: Iterable[str], options: LinkOptions, *, has_slips: bool = False) -> Iterator[Link]:
+        """Links of mentions that are one name each (else `joints.links_of_cells`), in their context if there is one.
+        With `has_slips` those with a slip that one name alone explains are that name (`slips`); in running text a word
+        that the base lacks is more often another thing.
+        """
         link_query = self.stream.link_query(options)  # raises now, not with the first mention
         if options.context is not None:
             in_context = score_in_context(self, mentions, options.context, options)
             return (self.decide_in_document(scored, learned, options) for scored, learned in in_context)
-        if options.limit is not None or self.stream.reranker is not None:  # candidates are asked for, or reranked
-            scored = self.score_batch(mentions, options)
+        has_others = options.limit is not None  # more than the answer needs
+        if self.stream.reranker is not None:
+            scored = self.stream.score(iter(mentions), link_query, None, self.check)
         else:
-            slope = self.calibration.slope
-            scored = self.stream.score_for_links(iter(mentions), link_query, self.check, slope=slope)
+            scored = self.stream.score_for_links(
+                iter(mentions),
+                link_query,
+                self.check,
+                slope=self.calibration.slope,
+                has_others=has_others,
+                has_slips=has_slips,
+            )
         calibration, threshold = self.calibration.with_bias(options.nil_bias), self.threshold_of(options)
         if link_query.filter:
             scored = self._against_excluded(scored, link_query, max(threshold, _LEAST_DOUBTED))
@@ -231,10 +241,12 @@ class LinkerState:
                 for i, one in enumerate(some)
                 if one.found
                 and one.certainty == 1
+                and one.rule != "slip"  # no other entity is near
                 and math.fsum(self.calibration.probabilities(one.logits, one.nil_logit)) >= least
             ]
             mentions = iter([some[i].mention for i in unsure])
-            found = self.stream.score_for_links(mentions, everything, self.check, slope=self.calibration.slope)
+            slope = self.calibration.slope
+            found = self.stream.score_for_links(mentions, everything, self.check, slope=slope)
             for i, unfiltered in zip(unsure, found, strict=True):
                 some[i] = with_excluded(some[i], unfiltered, link_query.types)
             yield from some

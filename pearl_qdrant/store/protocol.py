@@ -36,6 +36,7 @@ from pearl_qdrant.store.search import (
     chunks,
     keep_valid,
     search_dense,
+    search_lexical,
 )
 
 PLAIN = ""  # the id of the version that is the collection itself, as a load makes it
@@ -259,6 +260,23 @@ class Collection(ABC):
             lexical_limit=lexical_limit,
             own=own,
         )
+
+    def search_lexical(
+        self, rows: SparseRows, limits: Sequence[int], *, languages: Sequence[str] = ()
+    ) -> list[list[NamePoint]]:
+        """Find names that share features (`lexical.keys`) with each of q rows.
+
+        Args:
+            rows: q rows of features, none of them empty.
+            limits: How many names are found for each at most, (q,); > 0.
+            languages: As in `search_hybrid`.
+
+        Returns:
+            q lists, best first. Of names that tie at the end there are none, unless all tie.
+        """
+        wanted = self._filter_of((), languages)
+        assert wanted is not None  # no type is asked for
+        return search_lexical(self._engine(wanted, max(limits, default=1)), rows, limits)
 
     def find(
         self,

@@ -188,6 +188,21 @@ def search_dense(engine: SearchEngine, vectors: FloatArray, *, limit: int) -> li
     return results
 
 
+def search_lexical(engine: SearchEngine, rows: SparseRows, limits: Sequence[int]) -> list[list[NamePoint]]:
+    """Find names by features alone; arguments, result and errors as for `protocol.Collection.search_lexical`."""
+    results: list[list[NamePoint]] = []
+    queries = [
+        NameQuery(engine.allowed(limit + 1), lexical=rows.row(i), has_whole_ties=False)
+        for i, limit in enumerate(limits)
+    ]
+    for start in range(0, len(queries), BATCH_QUERIES):
+        found = engine.run(queries[start : start + BATCH_QUERIES])
+        for points, limit in zip(found, limits[start:], strict=False):
+            kept = clear_points(points, limit) or best_points(points, limit)
+            results.append([engine.read(point.payload) for point in kept])
+    return results
+
+
 def run_best(engine: SearchEngine, queries: Sequence[NameQuery]) -> list[list[EnginePoint]]:
     """Run q queries at once, each for at most its `limit`; again for more where a tie reaches over the end of a result.
 

@@ -15,11 +15,20 @@ SQUARES = ("Kerkplein (Begijnendijk)", "Kerkplein (Betekom)", "Kerkplein (Aarsch
 @pytest.fixture(scope="module")
 def linker(shipped: Encoder) -> Iterator[EntityLinker]:
     """Persons, films and squares, and names that are like nothing asked for; the shipped model."""
-    names = ("Katherine Heigl", "Randy Jackson", "Wim Wenders", "Scary Movie", "Rocky", "Louvre Museum", "Ohio")
+    names = (
+        "Julian Ferrer",
+        "Katherine Heigl",
+        "Randy Jackson",
+        "Wim Wenders",
+        "Scary Movie",
+        "Rocky",
+        "Louvre Museum",
+        "Ohio",
+    )
     others = (
         f"{word} {kind}" for word in ("Amber", "Cedar", "Falcon", "Linden") for kind in ("Records", "River", "Act")
     )
-    types = {"Katherine Heigl": "PERSON", "Randy Jackson": "PERSON", "Wim Wenders": "PERSON"}
+    types = dict.fromkeys(("Julian Ferrer", "Katherine Heigl", "Randy Jackson", "Wim Wenders"), "PERSON")
     entities = [Entity(name, name, (), (), (types[name],) if name in types else ()) for name in (*names, *others)]
     with EntityLinker.build([*entities, *(Entity(name, name) for name in SQUARES)], model=shipped) as opened:
         yield opened
@@ -27,7 +36,17 @@ def linker(shipped: Encoder) -> Iterator[EntityLinker]:
 
 @pytest.mark.parametrize(
     "mention",
-    ["Katherine Henson", "Laura Jackson", "Garret Wenders", "Scary Movie 5", "Rocky II", "Turku Museum", "Amber Bay"],
+    [
+        "Katherine Henson",
+        "Julia Ferrer",
+        "Andy Jackson",
+        "Laura Jackson",
+        "Garret Wenders",
+        "Scary Movie 5",
+        "Rocky II",
+        "Turku Museum",
+        "Amber Bay",
+    ],
 )
 def test_another_family_name_number_or_word_is_another_thing(linker: EntityLinker, mention: str) -> None:
     """Kinds of names that were linked in bases of 300: another family or first name, a sequel, another first word."""

@@ -244,3 +244,29 @@ def test_the_judge_reads_a_type_that_the_mention_states(
     """What the base says of an entity and the mention too, the name need not have."""
     point = replace(name(0, called=called).point, kb_types=kinds)
     assert judged_name(string_features(mention), point) == read
+
+
+@pytest.mark.parametrize(
+    "mention, person, expected",
+    [
+        ("Paula Vance", "Paul Vance", 1.0),
+        ("Mario Bell", "Maria Bell", 1.0),
+        ("Erin Johnston", "Erin Johnson", 1.0),
+        ("Jon Vance", "John Vance", 0.0),
+        ("Steven Vance", "Steve Vance", 0.0),
+        ("Uwe Krueger", "Uwe Krüger", 0.0),
+        ("Micheall Vance", "Michael Vance", 0.0),
+        ("Robert Vance", "Paul Vance", 0.0),
+    ],
+)
+def test_another_known_name_is_no_slip_of_a_persons_name(mention: str, person: str, expected: float) -> None:
+    """Paula is not Paul, though a letter lies between; Jon is John, and what no text has is a slip. So it is of persons
+    alone, and of names in one script.
+    """
+    found = features(scored(mention, [name(0, called=person, type_="PERSON")]).found[0])
+    of_thing = features(scored(mention, [name(0, called=person, type_="PRODUCT")]).found[0])
+
+    assert found["known_word"] == expected
+    assert of_thing["known_word"] == 0.0
+    if expected:
+        assert found["edit_margin"] == found["cut_words"] == 0.0 < found["replaced_words"]

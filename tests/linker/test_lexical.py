@@ -21,7 +21,7 @@ from pearl_qdrant.lexical.ngrams import (
 from pearl_qdrant.linking.mentions import clean_mention
 from pearl_qdrant.linking.ranking import Calibration, RankingModel
 from pearl_qdrant.linking.ranking.model import SIGNS, shipped_model
-from pearl_qdrant.linking.ranking.scoring import type_agreement, type_gaps
+from pearl_qdrant.linking.ranking.type_features import type_agreement, type_gaps
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 
 NAMES = ["The New York Times", "New York Post", "New York", "Los Angeles Times", "heart attack", "heart failure"]

@@ -139,11 +139,14 @@ def test_every_dependency_is_pinned() -> None:
 
 
 def test_every_package_is_packaged() -> None:
-    """Each folder with modules is a package, and is in the list of pyproject.toml."""
+    """Each folder with modules is a package, which setuptools finds by itself."""
+    from setuptools import find_packages
+
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in MODULES.values()}
 
     assert {folder for folder in folders if folder not in MODULES} == set()
-    assert folders == set(project()["tool"]["setuptools"]["packages"])
+    included = project()["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert folders == set(find_packages(str(ROOT), include=included))
 
 
 def beside(folder: str) -> dict[str, set[str]]:

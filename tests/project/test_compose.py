@@ -141,8 +141,7 @@ def test_every_setting_of_the_file_stands_in_the_example() -> None:
 
     assert wanted == set(defaults)
     assert example_settings() == defaults
-    operations = (ROOT / "docs" / "operations.md").read_text("utf-8")
-    assert [name for name in sorted(wanted) if f"`{name}`" not in operations] == []
+    assert "`.env.example`" in (ROOT / "docs" / "operations.md").read_text("utf-8")
     assert ".env" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
 
 

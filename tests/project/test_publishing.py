@@ -101,6 +101,18 @@ def test_only_the_step_that_publishes_may_ask_for_an_identity() -> None:
     assert extras <= project()["project"]["optional-dependencies"].keys()
 
 
+def test_a_report_asks_for_what_is_needed_and_a_commit_is_checked_as_in_make() -> None:
+    """Forms for issues have what GitHub needs; what an attacker could use is reported in private; hooks run ruff."""
+    forms = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/ISSUE_TEMPLATE").iterdir()}
+    chooser = forms.pop("config")
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"][0]["hooks"]
+    checks = [one["entry"].removeprefix(".venv/bin/python -m ").partition(" --")[0] for one in hooks]
+
+    assert all({"name", "description", "body"} <= form.keys() for form in forms.values())
+    assert chooser["contact_links"][0]["url"] in (ROOT / "SECURITY.md").read_text("utf-8")
+    assert all(f"-m {one} " in (ROOT / "Makefile").read_text("utf-8") for one in checks)
+
+
 def test_entry_points_lead_to_what_they_name() -> None:
     """A host that finds the package by its entry points can load them."""
     for group, points in project()["project"]["entry-points"].items():
@@ -143,12 +155,14 @@ def test_the_citation_names_software_and_paper() -> None:
 
 
 def test_the_list_for_language_models_has_every_page() -> None:
-    """llms.txt lists the pages of the site's menu with their names in its order, but the log."""
-    menu = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2].partition("- Log:")[0]
-    wanted = [one for one in re.findall(r"([\w/-]+\.md)", menu) if one != "index.md"]
+    """llms.txt lists the pages of the site's menu with their names in its order."""
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    files = ("contributing.md", "changelog.md")  # of the root, which the site takes in
+    wanted = [one for one in re.findall(r"([\w/-]+\.md)", menu) if one not in ("index.md", *files)]
     listed = (ROOT / "docs" / "llms.txt").read_text("utf-8")
 
     assert re.findall(r"\]\(https://\S+/main/docs/(\S+)\)", listed) == wanted
+    assert all(f"/main/{one.partition('.')[0].upper()}.md)" in listed for one in files)
     assert listed.startswith("# pearl-qdrant\n\n> ")
 
 

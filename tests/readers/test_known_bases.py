@@ -138,6 +138,9 @@ CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
     "query.json": ("wikidata-sparql", json.dumps(SPARQL), {"Q1": ["Anna"], "Q2": ["Bob"]}),
     "query.tsv": ("wikidata-sparql", '?item\t?itemLabel\t?itemAltLabel\n<http://www.wikidata.org/entity/Q1>\t"Anna"@en\t"Ann, Annie"@en\n',
                   {"Q1": ["Anna", "Ann", "Annie"]}),
+    "title.akas.tsv": ("imdb", "titleId\tordering\ttitle\tregion\tlanguage\ttypes\tattributes\tisOriginalTitle\n"
+                       "tt1\t1\tLelu\tFI\tfi\timdbDisplay\t\\N\t0\ntt1\t2\tToy\t\\N\t\\N\toriginal\t\\N\t1\n",
+                       {"tt1": ["Toy", "Lelu"]}),
     "query.csv": ("wikidata-sparql", "item,itemLabel,itemAltLabel\nhttp://www.wikidata.org/entity/Q1,Anna,\"Ann, Annie\"\n",
                   {"Q1": ["Anna", "Ann", "Annie"]}),
 }  # fmt: skip

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from store_cases import DIM, many, point, put, unit, yes
 
-from pearl_qdrant.lexical.keys import key_rows, name_keys, slip_features
-from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows
+from pearl_qdrant.lexical.keys import key_rows, name_keys, near_features, slip_features
+from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows, sparse_rows
 from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsNear, OwnNames, ScoredName, SlipQuery
@@ -62,6 +64,22 @@ def test_spelling_finds_what_the_vector_misses(collection: Collection) -> None:
     nearest = shown(hybrid(collection, [1.0], "kobenhavn", lexical_limit=1))
     assert [name for name, _ in nearest] == ["Danish capital", "København"]
     assert len(hybrid(collection, [1.0], "kobenhavn", limit=3, lexical_limit=1)) == 4
+
+
+def test_names_that_share_features_are_found_without_a_vector(collection: Collection) -> None:
+    """Each row of features finds its names, best first, at most as many as I ask for it; of those that tie at the end
+    none, unless all do.
+    """
+    names = ["Winchester", "Winchcombe", "Manchester", "Aarhus", "Aarhus"]
+    put(collection, *((point(str(i), name, language="en" if i else "de"), [1.0]) for i, name in enumerate(names)))
+    rows = [near_features("winchetser"), key_rows([name_keys("aarhus")]).row(0), near_features("nothing like it")]
+
+    def found(limits: list[int], **options: Any) -> list[list[str]]:
+        return [[one.name for one in some] for some in collection.search_lexical(sparse_rows(rows), limits, **options)]
+
+    assert found([1, 2, 3]) == [["Winchester"], ["Aarhus", "Aarhus"], []]
+    assert found([9, 1, 3]) == [["Winchester", "Winchcombe"], ["Aarhus"], []]
+    assert found([9, 9, 9], languages=["en"]) == [["Winchcombe"], ["Aarhus", "Aarhus"], []]
 
 
 def test_a_filter_by_language_keeps_names_without_one(collection: Collection) -> None:

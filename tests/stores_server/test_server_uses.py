@@ -23,7 +23,7 @@ from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.errors import ManifestError, StoreFullError, StoreRejectedError
 from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store import Store
-from pearl_qdrant.store.search import QUICK_EF, THOROUGH_EF
+from pearl_qdrant.store.search import THOROUGH_EF
 from pearl_qdrant.store.server import collection as server_collection
 from pearl_qdrant.transfer import push_collection
 
@@ -161,7 +161,7 @@ def test_a_link_takes_one_or_two_requests(
     entity: str | None,
     most: int,
 ) -> None:
-    """A mention whose own name is there takes one quick request, a misspelt or an unknown one a thorough one too."""
+    """A mention whose own name is there takes one request by keys alone; another one a thorough one too."""
     answer, efs = double.answer, []
     monkeypatch.setattr(server_collection, "LOOK_S", float("inf"))
 
@@ -177,7 +177,7 @@ def test_a_link_takes_one_or_two_requests(
 
     assert link.entity_id == entity
     assert len(double.requests) <= most, double.requests
-    assert efs == [{QUICK_EF}, {THOROUGH_EF}][:most]
+    assert efs == [set(), {THOROUGH_EF}][:most]
     assert {request.rpartition("/points/")[2] for request in double.requests} == {"query/batch"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -325,6 +326,31 @@ def test_leading_zeros_and_covers_of_workbooks(run: Run, tmp_path: Path) -> None
     found = read(path)
 
     assert (found["3"].canonical_name, dict(found["3"].extra)) == ("Игрушка 3", {"1990": "7"})
+
+
+def test_a_header_of_unknown_words_below_a_title_of_a_sheet_is_no_entity(tmp_path: Path) -> None:
+    """Titles above a header are passed over, and it is refused with its columns, as in text."""
+    table: list[list[object]] = [
+        ["Table 1"],
+        [],
+        ["Fach", "Name der Sache", "Zahl"],
+        *[[f"A{i}", f"Toy {i}", i] for i in N],
+    ]
+    path = workbook(tmp_path / "base.xlsx", {"a": table})
+
+    with pytest.raises(FormatError, match="the columns are: Fach, Name der Sache, Zahl"):
+        read(path)
+
+
+def test_an_office_document_is_no_damaged_workbook(tmp_path: Path) -> None:
+    """A text document is a zip with many files, and none of them is a table."""
+    path = tmp_path / "base.docx"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("[Content_Types].xml", "word/document.xml", "_rels/.rels"):
+            archive.writestr(name, "<x/>")
+
+    with pytest.raises(FormatError, match="an office document, and no workbook"):
+        read(path)
 
 
 def test_lines_of_json_ld_are_read(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def _in_document(link: Link) -> list[str]:
 _RULES: Mapping[str, str] = {
     "entity id": "the mention is the id of this entity",
     "exact name": "the mention is a name of this entity alone",
+    "slip": "the mention is a name of this entity alone but for a slip: one letter, in a word that no name has",
     "canonical name": "several entities have this name; it is the canonical name of this one alone",
     "popularity": "several entities have this name; this one is the most popular",
     "namesakes": "several entities have this name",

@@ -66,6 +66,7 @@ TABLE: tuple[Feature, ...] = (
     Feature("equal_part", 1, "a part between commas is the name of this organisation"),
     Feature("mention_words", 0, "letters of the mention in words of the name"),
     Feature("name_words", 0, "letters of the name in words of the mention"),
+    Feature("known_word", -1, "another known name where the persons' names differ by letters"),
     Feature("judge", 1, "the judge of two names, which reads both at once"),
     Feature("judge_sure", 1, "the judge is sure that they are one"),
     Feature("judge_doubts", -1, "the judge is sure that they are two"),
@@ -313,8 +314,9 @@ def all_margins(
     return np.array(found).reshape(len(logits), len(NIL_FEATURES))
 
 
-RuleName = Literal["entity id", "exact name", "canonical name", "popularity", "namesakes", "learned name"]
-"""Rules before the ranking model; see `scoring.py`. The last one comes after it; see `linking.learned`."""
+RuleName = Literal["entity id", "exact name", "slip", "canonical name", "popularity", "namesakes", "learned name"]
+"""Rules before the ranking model; see `scoring.py`, and `linking.slips`. The last one comes after it; see
+`linking.learned`."""
 
 LEXICAL_SHARE = 0.5
 """Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
@@ -445,6 +447,7 @@ class LinkQuery:
     is_filter: bool = True  # whether only entities of these types are searched; otherwise the types are a feature
     is_typed: bool = True  # whether the mention's predicted type counts
     names_first: bool = False  # whether a mention that is a name has no other candidates
+    has_slips: bool = False  # whether a slip that one name alone explains is settled by it (`linking.slips`)
     # only names in these languages, and those without a language, are searched; empty for all.
     languages: tuple[str, ...] = ()
 

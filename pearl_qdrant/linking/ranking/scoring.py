@@ -58,12 +58,13 @@ from pearl_qdrant.linking.ranking.string_features import (
     is_acronym,
     is_misread,
     new_string_features,
+    other_known_word,
     shared_letters,
     sorted_similarity,
     string_features,
     word_changes,
 )
-from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.linking.ranking.type_features import has_type, is_organisation, is_person, type_agreement, type_gaps
 from pearl_qdrant.records import Link, NilReason
 from pearl_qdrant.store.schema import NamePoint
 
@@ -75,10 +76,7 @@ N_JUDGED = 2
 """Candidates of a mention whose names the judge reads. More hardly change an answer (docs/experiments/decision.md)."""
 
 LONG = 30  # letters and digits beyond which a mention counts as no longer
-
-
 _NEAR, _LEAD = COLUMN["edit_similarity"], COLUMN["edit_margin"]
-
 LEAST_DENSE = -0.25  # below the cosine of unrelated names a lower one says no more
 
 
@@ -105,8 +103,9 @@ def candidate_features(
     if name.is_other_script:
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
+    is_a_person = is_person(point) and not name.is_other_script
     is_read = bool(of_mention.numbers or of_name.numbers) and is_misread(of_mention, of_name)
-    changes = UNCHANGED if is_read else word_changes(of_mention, of_name)
+    changes = UNCHANGED if is_read else word_changes(of_mention, of_name, are_persons=is_a_person)
     is_other = bool(changes.is_code or changes.any_replaced or changes.only_added or changes.only_missing)
     others = nearest[-1] if similarity == nearest[0] else nearest[0]
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
@@ -126,10 +125,11 @@ def candidate_features(
         1.0 if is_wanted else 0.0,
         number_differs(of_mention, of_name),
         opposite(of_mention, of_name),
-        are_cut_words(of_mention, of_name),
+        are_cut_words(of_mention, of_name, are_persons=is_a_person),
         equal_part(of_mention, of_name) if is_organisation(point) else 0.0,
         shared_letters(of_mention, of_name),
         shared_letters(of_name, of_mention),
+        other_known_word(of_mention, of_name) if is_a_person else 0.0,
         *UNJUDGED,
     )
 
@@ -137,19 +137,9 @@ def candidate_features(
 UNJUDGED = (0.0,) * (JUDGED.stop - JUDGED.start)
 
 
-def is_organisation(point: NamePoint) -> bool:
-    """Whether a name is that of an organisation or a building, by the base, or by the type head where it has none."""
-    return not {"ORG", "FAC"}.isdisjoint(point.types) or (not point.types and point.predicted_type in ("ORG", "FAC"))
-
-
 def length(of_mention: StringFeatures) -> float:
     """Letters and digits of the mention over `LONG`, at most 1."""
     return min(len(of_mention.joined), LONG) / LONG
-
-
-def has_type(point: NamePoint, types: Sequence[str]) -> bool:
-    """Whether a point has one of the types."""
-    return not set(types).isdisjoint(point.filter_types)
 
 
 def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], scorer: Scorer) -> npt.NDArray[np.float64]:
@@ -168,32 +158,6 @@ def nil_features(of_mention: StringFeatures, names: Sequence[MatchedName], score
     )
 
 
-# Soft typing compares the predicted type of a mention with the coarse types of an entity in the base:
-#
-#     confidence = max over real types t of p(t)                      OTHER is not a real type
-#     agreement  = max over the entity's real types t of p(t) - confidence      in [-1, 0]
-#
-# The agreement is 0 for an entity of the predicted type, and for an entity without a real type. It falls with the
-# confidence in another type, and is near 0 if no type is probable.
-_REAL = [name for name in ENTITY_TYPES if name != "OTHER"]
-_ALL_REAL = np.array([i for i, name in enumerate(ENTITY_TYPES) if name != "OTHER"])
-
-
-def type_gaps(marginals: npt.NDArray[np.float32] | None) -> dict[str, float] | None:
-    """The agreement of one mention with each real type, in [-1, 0], by the probabilities of its types, (19,); None
-    without a type head.
-    """
-    if marginals is None:
-        return None
-    gaps = (marginals[_ALL_REAL] - marginals[_ALL_REAL].max()).tolist()
-    return dict(zip(_REAL, gaps, strict=True))
-
-
-def type_agreement(gaps: Mapping[str, float] | None, types: Sequence[str]) -> float:
-    """Agreement of one mention, by its `type_gaps`, and the coarse types of one entity, in [-1, 0]."""
-    return max([gaps[name] for name in types if name in gaps], default=0.0) if gaps else 0.0
-
-
 BONUS = 20.0  # logits added to the entities that a rule names; far more than features give
 
 EXACT_CERTAINTY = 0.985
@@ -205,8 +169,7 @@ HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
 """The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
 can take from their probability."""
 
-AGREES = 1.0
-"""Score of the judge from which it takes two names for one thing."""
+AGREES = 1.0  # score of the judge from which it takes two names for one thing
 
 MOST_UNJUDGED = 0.949
 """The highest probability without an exact name, an id, something learned or the judge's agreement: below it other
@@ -371,16 +334,29 @@ def score_compared(compared: Compared, link_query: LinkQuery, scorer: Scorer) ->
     logits = features @ scorer.model.features
     of_nil = with_margins(compared.nil_features, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
-    offsets, chosen, rule = _apply_rules(mention, compared.of_mention, names, logits, nil_logit, link_query)
-    decided = int(logits.argmax())
-    reasons = scorer.model.reasons(features[decided], of_nil)
+    reasons = scorer.model.reasons(features[int(logits.argmax())], of_nil)
+    return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query)
+
+
+def _in_order_of_rules(
+    compared: Compared,
+    logits: npt.NDArray[np.float64],
+    nil_logit: float,
+    of_nil: npt.NDArray[np.float64],
+    reasons: Mapping[str, float] | None,
+    link_query: LinkQuery,
+) -> ScoredMention:
+    """The mention with its entities by these logits, (k,), and rules; `reasons` are those of the decision."""
+    names, of_mention = compared.names, compared.of_mention
+    offsets, chosen, rule = _apply_rules(compared.mention, of_mention, names, logits, nil_logit, link_query)
+    decided, rows = int(logits.argmax()), zip(names, compared.features, logits.tolist(), offsets, strict=True)
     found = in_order(
         ScoredEntity(name, row, logit + offset, offset, i in chosen, decision=reasons if i == decided else None)
-        for i, (name, row, logit, offset) in enumerate(zip(names, features, logits.tolist(), offsets, strict=True))
+        for i, (name, row, logit, offset) in enumerate(rows)
     )
     n_kept = max(link_query.limit, sum(entity.tie for entity in found))
     certainty = EXACT_CERTAINTY if rule is not None and names[min(chosen)].is_same_spelling else 1.0
-    return ScoredMention(mention, found[:n_kept], nil_logit, of_nil, rule, certainty)
+    return ScoredMention(compared.mention, found[:n_kept], nil_logit, of_nil, rule, certainty)
 
 
 def score_names(
@@ -394,6 +370,13 @@ def score_names(
     compared = compare_names(mention, names, types, link_query, scorer)
     ask_judge([compared], scorer)
     return score_compared(compared, link_query, scorer)
+
+
+def score_own(mention: str, names: Sequence[MatchedName], link_query: LinkQuery, scorer: Scorer) -> ScoredMention:
+    """`score_names` of a mention that all these names are, which the rule decides."""
+    compared = compare_names(mention, names, None, link_query, scorer)
+    logits = compared.features @ scorer.model.features
+    return _in_order_of_rules(compared, logits, float(logits.max()), compared.nil_features, None, link_query)
 
 
 def ask_judge(compared: Sequence[Compared], scorer: Scorer) -> None:
@@ -555,7 +538,7 @@ def decide(
     if probabilities is None:
         probabilities = calibration.probabilities(scored.logits, scored.nil_logit, certainty=scored.certainty)
         if scored.rule not in ("exact name", "entity id"):
-            agrees = [agrees_with_mention(entity.features) for entity in scored.found]
+            agrees = [scored.rule == "slip" or agrees_with_mention(entity.features) for entity in scored.found]
             most = [EXACT_CERTAINTY if one else MOST_UNJUDGED for one in agrees]
             probabilities = list(map(min, probabilities, most))
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))

@@ -22,7 +22,7 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import SKIPPED_WORDS, fits_initials, initials, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, rarest, variant_words
+from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, is_word, rarest, variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
@@ -186,6 +186,12 @@ ONE_EDIT_LETTERS, TWO_EDIT_LETTERS = 5, 9
 _LOOK_ALIKE = str.maketrans("015i8", "olslb")
 """Digits, and the letters that optical recognition reads as them; no two digits become one."""
 
+_UMLAUT = re.compile("(?<=[aou])e")
+_DOUBLED, _FINAL = re.compile(r"(.)\1+"), re.compile("[ie]+$")
+_ONE_SOUND = str.maketrans({**dict(zip("wyjcqz", "viikks", strict=True)), "h": ""})
+NEAR_WORDS = 0.6  # edit similarity from which two words are near each other
+SHORTEST_KNOWN = 4  # letters of the words that `is_word` knows
+
 _SLIP_SHARE = 4  # letters of a word for each slip that is allowed in its counterpart
 
 
@@ -254,8 +260,33 @@ class WordChanges(NamedTuple):
 UNCHANGED = WordChanges()  # every word has a counterpart
 
 
-def word_changes(mention: StringFeatures, name: StringFeatures) -> WordChanges:
-    """Compare the words of a mention and a name."""
+@lru_cache(maxsize=4096)
+def are_two_names(word: str, other: str) -> bool:
+    """Whether two folded words are known ones, or too short to tell, and no spellings of one name: `Jan`, `Jana`, not
+    `Jon`, `John` or `Steve`, `Steven`. Of persons, no slip lies between them then.
+    """
+    if not all(len(one) < SHORTEST_KNOWN or is_word(one) for one in (word, other)):
+        return False
+    short, long = sorted((word, other), key=len)
+    is_short_form = len(short) >= SHORTEST_KNOWN and long.startswith(short) and not {short[-1], long[-1]} & set("aiou")
+    return not is_short_form and _sound(word) != _sound(other)
+
+
+def _sound(word: str) -> str:
+    """A folded word without what spellings of one name differ in: doubled letters, h, a final e, sounds."""
+    word = _UMLAUT.sub("", word).replace("ph", "f").translate(_ONE_SOUND)
+    return _FINAL.sub(lambda end: "i" if "i" in end[0] else "", _DOUBLED.sub(r"\1", word))
+
+
+def other_known_word(mention: StringFeatures, name: StringFeatures) -> float:
+    """Whether each has a word that the other lacks, the two are near each other, and both are known."""
+    ours, theirs = unshared(mention.content, name.content)
+    pairs = ((a, b) for a in ours for b in theirs if are_two_names(a, b))
+    return float(any(OSA.normalized_similarity(a, b) >= NEAR_WORDS for a, b in pairs))
+
+
+def word_changes(mention: StringFeatures, name: StringFeatures, *, are_persons: bool = False) -> WordChanges:
+    """Compare the words of a mention and a name. Of persons, known words are no slips: `Paula`, `Paul`."""
     if mention.content == name.content:
         return UNCHANGED
     ours, theirs = unshared(mention.content, name.content)
@@ -267,8 +298,9 @@ def word_changes(mention: StringFeatures, name: StringFeatures) -> WordChanges:
         return WordChanges(is_acronym=True)
     is_code = not (mention.codes.isdisjoint(ours) and name.codes.isdisjoint(theirs))
     if ours and theirs:
-        ours, theirs = _without_slips(ours, theirs)
-        if ours and theirs and _is_slip("".join(ours), "".join(theirs)):
+        ours, theirs = _without_slips(ours, theirs, are_persons=are_persons)
+        joined = "".join(ours), "".join(theirs)
+        if ours and theirs and _is_slip(*joined) and not (are_persons and are_two_names(*joined)):
             ours, theirs = [], []  # a slip and a space: `chicken poks`, `sard0al`
     if ours and theirs:
         n_equal = len(mention.content) - len(ours)
@@ -281,7 +313,7 @@ def word_changes(mention: StringFeatures, name: StringFeatures) -> WordChanges:
     return WordChanges(is_code=is_code)
 
 
-def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
+def _without_slips(ours: Sequence[str], theirs: Sequence[str], *, are_persons: bool) -> tuple[list[str], list[str]]:
     """The words that have no counterpart with a slip on the other side."""
     left_theirs, left_ours = list(theirs), []
     for word in ours:
@@ -290,6 +322,8 @@ def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str
         for other in left_theirs if allowed else ():
             # Two cheap tests spare most comparisons: of words that are one edit apart, one end is equal.
             if abs(n - len(other)) > allowed or (allowed == 1 and word[0] != other[0] and word[-1] != other[-1]):
+                continue
+            if are_persons and are_two_names(word, other):
                 continue
             if OSA.distance(word, other, score_cutoff=allowed) <= allowed and not exclude_each_other(word, other):
                 left_theirs.remove(other)
