@@ -9,10 +9,10 @@ name and siblings beside them (`data.graph_sets`), and places and languages with
 (`data.world_names`). A pair is right if both names are of one entity.
 
 The trees are boosted ones (lightgbm) on what the judge reads; more of a likeness never speaks against a pair. Pairs of
-persons with a known name each are left out and get a coefficient: too few are right for trees. The printed figures are cross-fitted, by trees that were fitted without a set, and by those without the entities of a pair.
-So are the thresholds: that of a precision is one at which the clusters of the sets have it on average, by the mean of
-both, and none is far below. The shift of each list
-(`PairModel.shift`) begins at the share of candidates that are right in all sets.
+persons with a known name each are left out and get a coefficient: too few are right for trees. The printed figures are
+cross-fitted, by trees that were fitted without a set, and by those without the entities of a pair. So are the
+thresholds: that of a precision is one at which the clusters of the sets have it on average, by the mean of both, and
+none is far below. The shift of each list (`PairModel.shift`) begins at the share of candidates that are right in all sets.
 --work keeps the pairs with the judge's scores; a new judge needs a new folder. About five minutes on two quiet cores.
 """
 
