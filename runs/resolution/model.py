@@ -12,7 +12,8 @@ The trees are boosted ones (lightgbm) on what the judge reads; more of a likenes
 persons with a known name each are left out and get a coefficient: too few are right for trees. The printed figures are
 cross-fitted, by trees that were fitted without a set, and by those without the entities of a pair. So are the
 thresholds: that of a precision is one at which the clusters of the sets have it on average, by the mean of both, and
-none is far below. The shift of each list (`PairModel.shift`) begins at the share of candidates that are right in all sets.
+none is far below. The shift of each list (`PairModel.shift`) begins at the share of candidates that are
+right in all sets.
 --work keeps the pairs with the judge's scores; a new judge needs a new folder. About five minutes on two quiet cores.
 """
 
