@@ -8,11 +8,12 @@ entities, which the judge of two names has not seen: sets in which each entity h
 name and siblings beside them (`data.graph_sets`), and places and languages with names of the world
 (`data.world_names`). A pair is right if both names are of one entity.
 
-The trees are boosted ones (lightgbm) on what the judge reads; more of a likeness never speaks against a pair. The
-printed figures are cross-fitted, by trees that were fitted without a set, and by those without the entities of a pair.
-So are the thresholds: that of a precision is one at which the clusters of the sets have it on average, by the mean of
-both, and none is far below. The shift of each list
-(`PairModel.shift`) begins at the share of candidates that are right in all sets.
+The trees are boosted ones (lightgbm) on what the judge reads; more of a likeness never speaks against a pair. Pairs of
+persons with a known name each are left out and get a coefficient: too few are right for trees. The printed figures are
+cross-fitted, by trees that were fitted without a set, and by those without the entities of a pair. So are the
+thresholds: that of a precision is one at which the clusters of the sets have it on average, by the mean of both, and
+none is far below. The shift of each list (`PairModel.shift`) begins at the share of candidates that are
+right in all sets.
 --work keeps the pairs with the judge's scores; a new judge needs a new folder. About five minutes on two quiet cores.
 """
 
@@ -31,6 +32,7 @@ from zlib import crc32
 import click
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -42,7 +44,7 @@ from pearl_qdrant.resolution.clusters import CERTAIN, FORBIDDEN, PairTable, clus
 from pearl_qdrant.resolution.names import NameRecord, gather, key_of
 from pearl_qdrant.resolution.pairs.comparison import Comparison, pack_pairs, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE
-from pearl_qdrant.resolution.pairs.model import JUDGED_FEATURES, PairModel, probability_of
+from pearl_qdrant.resolution.pairs.model import JUDGED_FEATURES, N_SPLIT, PairModel, probability_of
 from pearl_qdrant.settings import DEFAULT_MODEL
 from resolution.data import GoldName, development_sets, graph_sets, near_words, world_names
 from training.examples.example import DEVELOPMENT_SPLITS
@@ -97,6 +99,11 @@ class Pairs:
         return of_form[self.pairs[:, 0]]
 
     @property
+    def is_known(self) -> npt.NDArray[np.bool_]:
+        """Pairs of persons with a known name each that the other lacks."""
+        return self.features[:, N_SPLIT] > 0
+
+    @property
     def is_asked(self) -> npt.NDArray[np.bool_]:
         """Pairs that the trees decide."""
         return self.is_open & ~self.is_same & ~np.isnan(self.judged)
@@ -132,7 +139,7 @@ def weights_of(sets: Sequence[npt.NDArray[np.bool_]]) -> FloatArray:
 
 def fit_gate(sets: list[Pairs]) -> tuple[FloatArray, float, float]:
     """The quick look: coefficients, bias, and the logit from which the judge reads a pair."""
-    chosen = [one.is_open & ~one.is_same for one in sets]
+    chosen = [one.is_open & ~one.is_same & ~one.is_known for one in sets]
     x = np.concatenate([one.features[rows] for one, rows in zip(sets, chosen, strict=True)]).astype(np.float64)
     y = np.concatenate([one.is_right[rows] for one, rows in zip(sets, chosen, strict=True)])
     mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
@@ -147,14 +154,25 @@ def fit_forest(sets: list[Pairs], *, without: int | None = None) -> Forest:
     """The trees; each set weighs the same. `without`: a fold of entities that they do not learn from."""
     import lightgbm
 
-    chosen = [one.is_asked & (one.folds() != without) for one in sets]
-    rows = [np.column_stack((one.judged, one.features[:, :-2]))[of] for one, of in zip(sets, chosen, strict=True)]
+    chosen = [one.is_asked & ~one.is_known & (one.folds() != without) for one in sets]
+    rows = [np.column_stack((one.judged, one.features[:, :N_SPLIT]))[of] for one, of in zip(sets, chosen, strict=True)]
     right = np.concatenate([one.is_right[of] for one, of in zip(sets, chosen, strict=True)])
     weights = weights_of(chosen)
     start = float(np.log(weights @ right / (weights @ ~right)))
     data = lightgbm.Dataset(np.concatenate(rows), right, weight=weights, init_score=np.full(len(right), start))
     how = {**TREES, "monotone_constraints": [int(name in RISING) for name in JUDGED_FEATURES]}
     return to_forest(lightgbm.train(how, data, N_TREES).dump_model()["tree_info"], start, JUDGED_FEATURES)
+
+
+def fit_known_name(sets: list[Pairs], model: PairModel) -> float:
+    """What known names add to the logit: with it, as many pairs are expected to be right as are, and half a one."""
+    chosen = [one.is_asked & one.is_known for one in sets]
+    logits = np.concatenate(
+        [model.logits(one.features[of], one.judged[of]) for one, of in zip(sets, chosen, strict=True)]
+    )
+    n_right = sum(int(one.is_right[of].sum()) for one, of in zip(sets, chosen, strict=True))
+    _log.info("known names: %d pairs, %d right", len(logits), n_right)
+    return float(brentq(lambda added: probability_of(logits + added).sum() - n_right - 0.5, -20, 20))
 
 
 def probabilities_of(one: Pairs, logits: FloatArray, model: PairModel) -> FloatArray:
@@ -243,11 +261,12 @@ def main(data: Path, out: Path, model: str, work: Path | None, size: int) -> Non
         if kept is not None:
             kept.write_bytes(pickle.dumps(sets))
     every = list(sets.values())
-    gate = fit_gate(every)
+    gate, bias, least = fit_gate(every)
     prior = float(np.mean([one.is_right.mean() for one in every]))
     for name, one in sets.items():
         _log.info("%s: %d forms, %d pairs, %d judged", name, len(one.names), len(one.pairs), one.is_asked.sum())
-    found = PairModel(fit_forest(every), *gate, ((0.5, 0.5),), prior)
+    found = PairModel(fit_forest(every), gate, bias, 0.0, least, ((0.5, 0.5),), prior)
+    found = replace(found, known_name=fit_known_name(every, found))
     found = replace(found, thresholds=tuple(choose(every, list(held_out(every, found)))))
     arrays: dict[str, Any] = found.to_arrays()
     with out.open("wb") as file:

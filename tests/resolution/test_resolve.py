@@ -245,6 +245,8 @@ THINGS = [
     (SAME, "AlderSoft", "Alder Soft Inc"),
     (SAME, "U.K.", "United Kingdom"),
     (SAME, "K-V", "KV"),
+    (SAME, "SÖDLY", "SOEDLY"),
+    (SAME, "södly", "SOEDLY"),
     (APART, "KVT-4", "KVT-4o"),
     (SAME, "王小明", "王小明教授"),
     (SAME, "Alder Stal", "Alder Stal Sp. z o.o."),

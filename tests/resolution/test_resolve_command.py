@@ -45,6 +45,8 @@ def asked(found: Resolution) -> dict[frozenset[str], str]:
         ("Mrs. Lindqvist", "Lindqvist", "title of another person"),
         ("Kovra", "Kowra", "short words that are spelt alike"),
         ("RFB", "RFB Jr.", "another generation"),
+        ("Emil Lindqvist", "Emil Lindqvist Sr.", "another generation"),
+        ("Emil Lindqvist", "Emil Lindqvist the Elder", "another generation"),
         ("Kowrabad", "Kowrabadgarh", "no word in common"),
         ("Republic of Alder", "New Republic of Alder", "another republic"),
         ("Bank of Alder", "Bank of Southern Alder", "another place"),
@@ -95,6 +97,30 @@ def test_obvious_ones_merge(names: tuple[str, ...]) -> None:
     """Legal forms, plurals, articles, case, titles, brackets with the long form, and another order of words."""
     found = resolved(*names)
     assert len({one.node_id for one in found.names}) == 1
+
+
+@pytest.mark.parametrize(
+    "one, other", [("Martin", "Martina"), ("Paul", "Paula"), ("Andre", "Andrea"), ("Eric", "Erica")]
+)
+def test_persons_with_other_known_names_are_two(one: str, other: str) -> None:
+    """First names that differ by a letter are those of two persons, if both are known."""
+    names = (f"{one} Lindqvist", f"{other} Lindqvist")
+    assert not is_one(resolved(*(NameRecord(name, "person") for name in names)), *names)
+
+
+@pytest.mark.parametrize(
+    "one, other", [("Micheal", "Michael"), ("Jonh", "John"), ("Stephen", "Steven"), ("Sheryl", "Cheryl")]
+)
+def test_slips_and_spellings_of_first_names_merge(one: str, other: str) -> None:
+    """A slip is no known name, and what sounds alike is another spelling."""
+    names = (f"{one} Lindqvist", f"{other} Lindqvist")
+    assert is_one(resolved(*(NameRecord(name, "person") for name in names)), *names)
+
+
+def test_letters_before_a_republic_are_no_title() -> None:
+    """`DR` in capitals beside small letters is no doctor."""
+    names = ("DR Kovra", "Republic of the Kovra")
+    assert not is_one(resolved(*names), *names)
 
 
 def test_unknown_and_coarser_types_do_not_separate() -> None:

@@ -37,6 +37,7 @@ from pearl_qdrant.resolution.pairs.features import (
     string_pair,
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
+from pearl_qdrant.resolution.pairs.name_differences import other_known_name
 from pearl_qdrant.resolution.pairs.same_words import Slots, have_other_forms, person_words, sameness
 
 
@@ -240,8 +241,9 @@ class Comparison:
         return bool(ours) != bool(theirs)
 
     def has_cut_words(self, a: int, b: int) -> bool:
-        """Whether every word of one name is a word of the other, cut short or whole."""
-        return are_cut_words(self.form(a).strings, self.form(b).strings) > 0
+        """Whether every word of one name is a word of the other, cut short or whole; `Paul` is not `Paula`, cut."""
+        one, two = self.form(a).strings, self.form(b).strings
+        return are_cut_words(one, two) > 0 and not (other_known_name(one, two) and self.is_person(a, b))
 
     def has_all_words(self, a: int, b: int) -> bool:
         """Whether one has all words of the other."""

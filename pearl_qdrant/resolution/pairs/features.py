@@ -32,7 +32,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     word_changes,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from pearl_qdrant.resolution.pairs.name_differences import NO_DIFFERENCE, name_differences
+from pearl_qdrant.resolution.pairs.name_differences import NO_DIFFERENCE, name_differences, other_known_name
 
 MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
 
@@ -127,11 +127,13 @@ replaced_dense   cosine of the words that only one and that only the other has, 
 """
 
 FROM_STRINGS = tuple(
-    "edit skeleton replaced replaced_common replaced_rare more_rare length other_order slips only_more against".split()
+    "edit skeleton replaced replaced_common replaced_rare more_rare length other_order slips known_name only_more "
+    "against".split()
 )
 """Features of two strings: edit similarity, as letters and as consonants; the share of words where each has another,
 how frequent and how rare these are; how rare those that only one has; letters of the shorter name; equal words in
-another order; one or two letters that differ; whether only one has more words. `against`: `POSSIBLE` and the like.
+another order; one or two letters that differ; whether two persons have known names each that are near each other
+(`name_differences.other_known_name`); whether only one has more words. `against`: `POSSIBLE` and the like.
 """
 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)
@@ -175,6 +177,7 @@ def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ..
         min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
         sorted_similarity(one, two, similarity),
         float(slips(one, two, similarity) > 0),
+        float(is_person and other_known_name(one, two)),
         float(bool(there.only_added or back.only_added)),
         float(contradiction(one, two, is_person=is_person)),
     )

@@ -25,12 +25,13 @@ from pearl_qdrant.linking.ranking.forest import Forest
 from pearl_qdrant.linking.ranking.name_parts import is_within
 from pearl_qdrant.linking.ranking.string_features import ONE_EDIT_LETTERS, StringFeatures
 from pearl_qdrant.resolution.names import is_acronym_like
-from pearl_qdrant.resolution.pairs.features import FEATURES, Form
-from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES, name_differences
-from pearl_qdrant.resolution.pairs.same_words import GENERATIONS, WOMEN
+from pearl_qdrant.resolution.pairs.features import COLUMN, FEATURES, Form
+from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES, generation_of, name_differences
+from pearl_qdrant.resolution.pairs.same_words import WOMEN
 
 MODEL_FILE = "pairs.npz"
-JUDGED_FEATURES = ("judge", *FEATURES[:-2])
+N_SPLIT = COLUMN["known_name"]
+JUDGED_FEATURES = ("judge", *FEATURES[:N_SPLIT])
 """What the trees split on: the score of the judge of two names, and features of the pair."""
 
 _ROUNDS = 100
@@ -48,6 +49,7 @@ class PairModel:
     Attributes:
         forest: The logit that two names are of one thing, from `JUDGED_FEATURES`.
         gate, gate_bias: A quick logit without the judge, coefficients of `FEATURES`.
+        known_name: What the feature of this name adds to the logit: too few pairs have it for trees.
         least: The quick logit from which the judge reads a pair; others are hardly ever right.
         thresholds: Least mean probability between two clusters, by the precision of merges; both in [0, 1], ascending.
         prior: Share of the candidates that were right where the model was fitted.
@@ -56,6 +58,7 @@ class PairModel:
     forest: Forest
     gate: FloatArray
     gate_bias: float
+    known_name: float
     least: float
     thresholds: tuple[tuple[float, float], ...]
     prior: float
@@ -67,9 +70,9 @@ class PairModel:
         if forest.features != JUDGED_FEATURES or len(arrays["gate"]) != len(FEATURES):
             raise ValueError(f"the model has features that this version does not know: {', '.join(forest.features)}")
         thresholds = tuple((float(precision), float(least)) for precision, least in arrays["thresholds"])
-        numbers = (float(arrays[name]) for name in ("gate_bias", "least", "prior"))
-        gate_bias, least, prior = numbers
-        return cls(forest, arrays["gate"].astype(np.float64), gate_bias, least, thresholds, prior)
+        numbers = (float(arrays[name]) for name in ("gate_bias", "known_name", "least", "prior"))
+        gate_bias, known_name, least, prior = numbers
+        return cls(forest, arrays["gate"].astype(np.float64), gate_bias, known_name, least, thresholds, prior)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The model as it is stored."""
@@ -77,7 +80,7 @@ class PairModel:
             **self.forest.to_arrays(),
             "gate": self.gate,
             "thresholds": np.array(self.thresholds),
-            **{name: np.array(getattr(self, name)) for name in ("gate_bias", "least", "prior")},
+            **{name: np.array(getattr(self, name)) for name in ("gate_bias", "known_name", "least", "prior")},
         }
 
     def threshold(self, precision: float) -> float:
@@ -105,7 +108,8 @@ class PairModel:
 
     def logits(self, features: npt.NDArray[np.float32], judged: FloatArray) -> FloatArray:
         """Logits of p pairs, (p,), from (p, features) and the judge's scores, (p,), in a list like those of the fit."""
-        return self.forest.logits(np.column_stack((judged, features[:, :-2])))
+        found = self.forest.logits(np.column_stack((judged, features[:, :N_SPLIT])))
+        return found + self.known_name * features[:, N_SPLIT]
 
     def shift(self, logits: npt.NDArray[np.floating], n_candidates: int) -> float:
         """What to add to the logits, (p,), of the candidates that may be right in this list: less where most things
@@ -200,7 +204,7 @@ def doubt(a: Form, b: Form, *, is_same: bool, is_person: bool = True, are_unknow
         return "title of another person"
     ours = [word for word in one.content if word not in two.content_set]
     theirs = [word for word in two.content if word not in one.content_set]
-    if (one.words & GENERATIONS) != (two.words & GENERATIONS):
+    if generation_of(one) != generation_of(two):
         return "another generation"
     if is_same:
         return ""
@@ -242,9 +246,9 @@ def _are_letters(words: Sequence[str], one: StringFeatures, two: StringFeatures)
 
 
 def has_title(strings: StringFeatures, titles: frozenset[str]) -> bool:
-    """Whether a name has one of the titles; `MS` beside small letters is Microsoft."""
-    is_company = strings.text.startswith("MS ") and not strings.text.isupper()
-    return not titles.isdisjoint(strings.words) and not is_company
+    """Whether a name has one of the titles; no title is in capitals beside small letters: `MS Word`, `DR Congo`."""
+    is_other = strings.text.startswith(("MS ", "DR ")) and not strings.text.isupper()
+    return not titles.isdisjoint(strings.words) and not is_other
 
 
 def _is_titled_woman(one: StringFeatures, two: StringFeatures) -> bool:

@@ -4,6 +4,8 @@ Libido (1974 film) / Libido (1973 film)            brackets differ
 South Star Shipping / North Star Shipping          opposites
 B. Mathur / Abhishek Mathur                        a first name that contradicts
 Hurt / Hurt (Acoustic)                             brackets that only one has
+Ada Berg Jr. / Ada Berg the Elder                  generations differ
+Paul Richter / Paula Richter                       each has another known name
 """
 
 from __future__ import annotations
@@ -13,14 +15,26 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rapidfuzz.distance import JaroWinkler
+from rapidfuzz.distance import OSA, JaroWinkler
 
+from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.words import is_word, without_legal_forms
 from pearl_qdrant.linking.ranking.name_parts import codes_of, name_parts, numbers_of, numbers_outside
 from pearl_qdrant.linking.ranking.opposites import are_opposites, are_other_acronyms
-from pearl_qdrant.linking.ranking.string_features import StringFeatures
+from pearl_qdrant.linking.ranking.string_features import StringFeatures, unshared
 
 _DIGITS = re.compile(r"\d+")
-_GENERATIONS = frozenset("jr junior ii iii iv".split())
+
+YOUNGER, ELDER = "jr", "sr"
+GENERATIONS = {
+    **dict.fromkeys("jr jnr junior fils filho hijo".split(), YOUNGER),
+    **dict.fromkeys("the younger,der jungere".split(","), YOUNGER),
+    **dict.fromkeys("sr snr senior pere".split(), ELDER),
+    **dict.fromkeys("the elder,der altere".split(","), ELDER),
+}
+"""What stands after the folded name of a person of one of several generations; numbers (`II`) are numbers."""
+
+_UMLAUTS = str.maketrans(dict(zip("äöüøåÄÖÜØÅ", "ae oe ue oe aa Ae Oe Ue Oe Aa".split(), strict=True)))
 TITLES = frozenset("mr mrs ms dr prof sir lady dame lord saint st president king queen".split())
 
 OTHER_PLACE = frozenset(
@@ -43,7 +57,7 @@ class NameDifferences(NamedTuple):
     # single letter or acronym, or one alone has a negation.
     opposite: bool = False
     first_name_differs: bool = False  # the same family name, and first names that contradict each other
-    generation_differs: bool = False  # `Jr.` or `II` on one side alone, or another one
+    generation_differs: bool = False  # `Jr.` on one side alone, or another one
 
 
 NO_DIFFERENCE = NameDifferences()
@@ -80,7 +94,7 @@ def _parts(name: StringFeatures) -> _Parts:
 
 def name_differences(one: StringFeatures, two: StringFeatures, *, is_person: bool) -> NameDifferences:
     """What two names do not share, in either order; `is_person`: whether they are names of persons."""
-    if are_other_acronyms(one, two):
+    if are_other_acronyms(one, two) and with_umlauts(one) != with_umlauts(two):
         return _OTHER_ACRONYM
     if one.folded == two.folded:
         return NO_DIFFERENCE
@@ -123,9 +137,10 @@ def _says(bracket: frozenset[str], words: Sequence[str]) -> bool:
 
 def _persons(a: Sequence[str], b: Sequence[str]) -> tuple[bool, bool]:
     """Whether first names, and whether generations differ."""
-    mine, of_mine = _without_generation(a)
-    other, of_other = _without_generation(b)
-    generation = of_mine != of_other
+    (a, of_mine), (b, of_other) = split_generation(a), split_generation(b)
+    # Most leave out `Sr.`: a person is asked (`model.doubt`).
+    generation = of_mine != of_other and YOUNGER in (of_mine, of_other)
+    mine, other = _without_titles(a), _without_titles(b)
     if not (2 <= len(mine) <= 4 and 2 <= len(other) <= 4):
         return False, generation
     if mine[-1] != other[-1]:
@@ -137,14 +152,38 @@ def _persons(a: Sequence[str], b: Sequence[str]) -> tuple[bool, bool]:
     return sorted(given) != sorted(of_name) and not _fit(given, of_name), generation
 
 
-def _without_generation(words: Sequence[str]) -> tuple[list[str], str]:
-    """Words without titles and generation; and the generation, which is none for `Sr.`: most leave that out."""
-    kept = [word for word in words if word not in TITLES] if len(words) > 1 else list(words)
-    if len(kept) > 2 and kept[-1] in ("sr", "senior"):
-        return kept[:-1], ""
-    if len(kept) > 2 and kept[-1] in _GENERATIONS:
-        return kept[:-1], kept[-1][:2]
-    return kept, ""
+def _without_titles(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in TITLES] if len(words) > 1 else list(words)
+
+
+def split_generation(words: Sequence[str], least: int = 2) -> tuple[Sequence[str], str]:
+    """The folded words of a name without a generation at the end, at least some words; and the generation, or ""."""
+    for n in (2, 1):
+        found = GENERATIONS.get(" ".join(words[-n:]), "")
+        if found and len(words) - n >= (least if n == 1 else 1):
+            return words[:-n], found
+    return words, ""
+
+
+def generation_of(name: StringFeatures) -> str:
+    """The generation that a name says, also before its end (`Ada Berg Jr. Day`), or ""."""
+    words = name_parts(name).words
+    inner = (GENERATIONS[word] for word in words[1:] if word in _ALWAYS_GENERATIONS)
+    return split_generation(words, 1)[1] or next(inner, "")
+
+
+_ALWAYS_GENERATIONS = frozenset("jr sr junior".split())
+
+
+def with_umlauts(strings: StringFeatures) -> str:
+    """The name with umlauts as two letters, no spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
+    return _with_umlauts(strings.text, strings.folded)
+
+
+@lru_cache(maxsize=10_000)
+def _with_umlauts(text: str, folded: str) -> str:
+    folded = folded if text.isascii() else fold_name(text.translate(_UMLAUTS))
+    return "".join(without_legal_forms(folded.split()))
 
 
 NICKNAMES: dict[str, str] = {
@@ -155,9 +194,10 @@ NICKNAMES: dict[str, str] = {
         "alick sandy sasha/elizabeth liz beth betty eliza lizzie/charles charlie chuck/francis frank fran/anthony tony/"
         "thomas tom tommy/michael mike mick/patrick pat paddy/katherine kate kathy katie/daniel dan danny/david dave/"
         "joseph joe joey/samuel sam sammy/benjamin ben benny/nicholas nick nicky/christopher chris kit/matthew matt/"
-        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/stephen steve stevie/"
-        "kenneth ken kenny/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/timothy tim/"
-        "gregory greg/philip phil/frederick fred freddie/albert al bert/walter walt/leonard len lenny/peter pete"
+        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/kenneth ken kenny/"
+        "stephen steve stevie steven/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/"
+        "timothy tim/gregory greg/philip phil/frederick fred freddie/albert al bert/walter walt/leonard len lenny/"
+        "peter pete"
     ).split("/")
     for long, *shorts in (names.split(),)
     for short in shorts
@@ -187,3 +227,45 @@ def _is_one_name(a: str, b: str) -> bool:
     if NICKNAMES.get(a, a) == NICKNAMES.get(b, b):
         return True
     return JaroWinkler.similarity(a, b) >= _SLIP
+
+
+_ALIKE = (
+    ("^[cs]h(?=[ae])", "s"), ("ph", "f"), ("c(?=[eiy])|z", "s"), ("ck|[cq]", "k"), ("v", "f"), ("x", "ks"),
+    ("(?<=[dt])re?$", "er"), ("(?<=[ae])j$|ie$|e[iy]$|y", "i"), ("h", ""),
+)  # fmt: skip
+"""Letters and groups of them that names write for one sound, in this order."""
+_SOUNDS = tuple((re.compile(pattern), letters) for pattern, letters in _ALIKE)
+_TWICE = re.compile(r"([^e])\1+|e(e+)(?!$)")
+_INNER_VOWELS, _LEAST_VARIED = re.compile("(?<=.)[aeiou]+(?=.)"), 7
+"""What spellings of a name of so many letters vary: `Mohammed`, `Mohammad`."""
+_NEAR = 0.6  # edit similarity from which one word may be taken for the other
+_LEAST_NAME = 3  # letters of the shortest first names
+_LEAST_KNOWN = 4  # of shorter words `is_word` knows nothing: most are names
+
+
+def other_known_name(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether each has a known name that the other lacks, the two are near each other, and sound otherwise: `Paul`,
+    `Paula`, but not `Micheal`, `Michael`, nor `Sara`, `Sarah`.
+    """
+    # as they are written: the normal spelling of `Louise` is `louize`
+    ours, theirs = unshared(one.folded.split(), two.folded.split())
+    return any(_are_two_names(a, b) for a in ours for b in theirs)
+
+
+@lru_cache(maxsize=10_000)
+def _are_two_names(a: str, b: str) -> bool:
+    if not all(len(name) >= _LEAST_NAME and (len(name) < _LEAST_KNOWN or is_word(name)) for name in (a, b)):
+        return False
+    if OSA.normalized_similarity(a, b) < _NEAR and not (a.startswith(b) or b.startswith(a)):
+        return False
+    sounds = [_sound(name) for name in (a, b)]
+    if min(len(a), len(b)) >= _LEAST_VARIED:
+        sounds = [_INNER_VOWELS.sub("a", sound) for sound in sounds]
+    return NICKNAMES.get(a, a) != NICKNAMES.get(b, b) and sounds[0] != sounds[1]
+
+
+def _sound(name: str) -> str:
+    """The folded name as it may be said."""
+    for pattern, letters in _SOUNDS:
+        name = pattern.sub(letters, name)
+    return _TWICE.sub(lambda found: found[1] or "e", name)

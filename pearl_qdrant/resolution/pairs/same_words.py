@@ -19,7 +19,6 @@ from zlib import crc32
 
 import numpy as np
 
-from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import (
     IGNORED,
     LEGAL_FORMS,
@@ -33,7 +32,13 @@ from pearl_qdrant.lexical.words import (
 )
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters
-from pearl_qdrant.resolution.pairs.name_differences import FIRST_NAMES, NICKNAMES
+from pearl_qdrant.resolution.pairs.name_differences import (
+    FIRST_NAMES,
+    GENERATIONS,
+    NICKNAMES,
+    split_generation,
+    with_umlauts,
+)
 
 LONGEST_FILLER = 4  # Words that a place has at most
 MOST_WORDS = 8  # Words of a name beyond which it has no places
@@ -94,8 +99,6 @@ _TITLES = _PLAIN_TITLES | frozenset(
     "duke duchess count baron lord captain general colonel major lieutenant sergeant reverend "
     "rev father rabbi sen gov capt gen col".split()
 )
-GENERATIONS = frozenset(("jr", "junior"))
-
 _ROLES = frozenset(
     "lady dame ceo cto cfo founder cofounder director chairman chairwoman chair chief leader representative coach "
     "justice congressman congresswoman author singer actor actress physicist scientist economist journalist".split()
@@ -113,8 +116,11 @@ _SHORT_NAMES = (
     "william wm/charles chas/thomas thos/george geo/james jas/robert robt/theodore ted teddy theo/jeffrey jeff/"
     "catherine kate kathy katie cathy/geoffrey geoff jeff/gerhard gerd/abraham abe/raymond ray/vincent vince/"
     "eugene gene/alfred al fred alf/alan al/harold hal/joshua josh/nathaniel nate/gabriel gabe/zachary zach/"
-    "victoria vicky/theresa terry/dorothy dot/josephine jo josie/jessica jess/friedrich fritz/johannes hans"
+    "victoria vicky/theresa terry/dorothy dot/josephine jo josie/jessica jess/friedrich fritz/johannes hans/"
+    "jonathan jon jony jonny/bradley brad/clifford cliff/douglas doug/curtis curt/norman norm/leslie les/russell russ"
 ).split("/")
+SHORT_NAMES = frozenset((*NICKNAMES, *(short for row in _SHORT_NAMES for short in row.split()[1:])))
+"""Short forms of first names."""
 _LONG_NAMES = {
     name: frozenset(
         (NICKNAMES.get(name, name), name, *(row.split()[0] for row in _SHORT_NAMES if name in row.split()[1:]))
@@ -137,7 +143,6 @@ _UNIONS = {
 }  # fmt: skip
 
 _ORDINALS = {f"{i}{ending}": str(i) for i, ending in enumerate("st nd rd th th th th th th th".split(), 1)}
-_UMLAUTS = str.maketrans(dict(zip("äöüøåÄÖÜØÅ", "ae oe ue oe aa Ae Oe Ue Oe Aa".split(), strict=True)))
 
 _CAMEL = re.compile(r"(?P<name>[A-Z][a-z]{3,})(?P<letters>[A-Z]{2,3}|\.?js|JS)$")
 
@@ -170,15 +175,15 @@ def sameness(a: Form, b: Form, *, is_person: bool) -> int:
         return PART
     if words_without_forms(one) == words_without_forms(two) or _is_group(one, two):
         ours, theirs = (
-            {_ORDINALS.get(w := variant_word(word), w) for word in without_legal_forms(_words(x.folded))}
-            for x in (one, two)
+            {_ORDINALS.get(w := GENERATIONS.get(word, variant_word(word)), w) for word in without_legal_forms(of_one)}
+            for of_one in (_words(one.folded), _words(two.folded))
         )
         differing = ours ^ theirs
         is_letter = any((len(word) == 1 and word != "a") or word in GENERATIONS for word in differing)
         return 0 if is_letter or _is_protocol(one, two) or _is_no_plural(one, two) else SAME
     if _UNIONS.get(one.folded, one.folded) == _UNIONS.get(two.folded, two.folded):
         return SAME
-    if _with_umlauts(one) == _with_umlauts(two):
+    if with_umlauts(one) == with_umlauts(two):
         return SAME
     if len(one.content) == len(two.content) == 1:
         first, second = (re.sub("ie$", "y", word) for word in (one.joined, two.joined))  # Italy, Italie
@@ -235,13 +240,6 @@ def _are_doses(a: str, b: str) -> bool:
 
 
 _DOSE = re.compile(r"\s\d+(?:[.,]\d+)?\s?(?:mg|mcg|µg|ug|ml|iu)(?:\s(?:tablet|capsule)s?)?$")
-
-
-@lru_cache(maxsize=_CACHED)
-def _with_umlauts(strings: StringFeatures) -> str:
-    """The name with umlauts as two letters, no spaces and legal forms: `Köln`, `Koeln`; `OpenAI`, `Open AI Inc`."""
-    folded = strings.folded if strings.text.isascii() else fold_name(strings.text.translate(_UMLAUTS))
-    return "".join(without_legal_forms(folded.split()))
 
 
 def _is_protocol(one: StringFeatures, two: StringFeatures) -> bool:
@@ -302,6 +300,7 @@ def person_words(strings: StringFeatures) -> tuple[list[str], set[str]]:
     if strings.text.count(",") == 1:
         n = len(strings.text.partition(",")[0].split())
         words = words[n:] + words[:n]
+    words = list(split_generation(words)[0])
     n = max((i for i, word in enumerate(words[:-2], 1) if word in _TITLES or word in _ROLES), default=0)
     n += 2 * (0 < n < len(words) - 3 and words[n] == "of")  # Secretary of State Ada Berg
     while n + 1 < len(words) and (words[n] in _TITLES or words[n] in ("the", "and")):
