@@ -209,7 +209,8 @@ def n_by_key(link_query: LinkQuery) -> int:
 def _by_key(
     target: SearchTarget, queries: Queries, dim: int, limit: int, link_query: LinkQuery
 ) -> list[list[NamePoint]]:
-    """Names of one collection that share a key with each mention."""
+    """Names of one collection that share a key with each mention, as many as a query may request."""
+    limit = min(limit, target.collection.most_points or limit)
     no_vectors = np.zeros((len(queries.mentions), dim), np.float32)
     types, languages = link_query.filter, link_query.languages
     found = target.collection.search_hybrid(

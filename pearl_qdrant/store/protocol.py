@@ -261,6 +261,11 @@ class Collection(ABC):
             own=own,
         )
 
+    @property
+    def most_points(self) -> int | None:
+        """Points that one query may request; None for any number."""
+        return None
+
     def search_lexical(
         self, rows: SparseRows, limits: Sequence[int], *, languages: Sequence[str] = ()
     ) -> list[list[NamePoint]]:
@@ -268,7 +273,7 @@ class Collection(ABC):
 
         Args:
             rows: q rows of features, none of them empty.
-            limits: How many names are found for each at most, (q,); > 0.
+            limits: How many names are found for each at most, (q,); > 0. A server that allows fewer gives fewer.
             languages: As in `search_hybrid`.
 
         Returns:
@@ -276,7 +281,7 @@ class Collection(ABC):
         """
         wanted = self._filter_of((), languages)
         assert wanted is not None  # no type is asked for
-        return search_lexical(self._engine(wanted, max(limits, default=1)), rows, limits)
+        return search_lexical(self._engine(wanted, 1), rows, limits)
 
     def find(
         self,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import SMALL_WORDS, variant_words
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, are_two_names
+from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 _BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 _DIGITS = re.compile(r"\d+")
@@ -89,14 +89,10 @@ def number_differs(mention: StringFeatures, name: StringFeatures) -> float:
     return float(codes_of(a.outside).isdisjoint(codes_of(b.outside)))
 
 
-def are_cut_words(mention: StringFeatures, name: StringFeatures, *, are_persons: bool = False) -> float:
-    """Whether every word of one side is a word of the other in its place, cut short or whole; of persons, no known word
-    is another one cut short: `Simon`, `Simone`.
-    """
+def are_cut_words(mention: StringFeatures, name: StringFeatures) -> float:
+    """Whether every word of one side is a word of the other in its place, cut short or whole."""
     a, b = name_parts(mention), name_parts(name)
     if not _may_be_cut(a, b):
-        return 0.0
-    if are_persons and any(x != y and are_two_names(x, y) for x, y in zip(a.words, b.words, strict=False)):
         return 0.0
     # A code has no words that can be cut short: `SK1` is not `SPHK1`.
     is_cut = not name.text.isalnum() and are_cut(a.words, b.words)

@@ -103,9 +103,10 @@ def candidate_features(
     if name.is_other_script:
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
-    is_a_person = is_person(point) and not name.is_other_script
+    # Of persons, Paul is not Paula with a slip, and Simon not Simone cut short.
+    is_another = is_person(point) and not name.is_other_script and other_known_word(of_mention, of_name) > 0
     is_read = bool(of_mention.numbers or of_name.numbers) and is_misread(of_mention, of_name)
-    changes = UNCHANGED if is_read else word_changes(of_mention, of_name, are_persons=is_a_person)
+    changes = UNCHANGED if is_read else word_changes(of_mention, of_name, has_slips=not is_another)
     is_other = bool(changes.is_code or changes.any_replaced or changes.only_added or changes.only_missing)
     others = nearest[-1] if similarity == nearest[0] else nearest[0]
     is_wanted = bool(link_query.types) and not link_query.is_filter and has_type(point, link_query.types)
@@ -125,11 +126,11 @@ def candidate_features(
         1.0 if is_wanted else 0.0,
         number_differs(of_mention, of_name),
         opposite(of_mention, of_name),
-        are_cut_words(of_mention, of_name, are_persons=is_a_person),
+        0.0 if is_another else are_cut_words(of_mention, of_name),
         equal_part(of_mention, of_name) if is_organisation(point) else 0.0,
         shared_letters(of_mention, of_name),
         shared_letters(of_name, of_mention),
-        other_known_word(of_mention, of_name) if is_a_person else 0.0,
+        float(is_another),
         *UNJUDGED,
     )
 

@@ -280,13 +280,13 @@ def _sound(word: str) -> str:
 
 def other_known_word(mention: StringFeatures, name: StringFeatures) -> float:
     """Whether each has a word that the other lacks, the two are near each other, and both are known."""
-    ours, theirs = unshared(mention.content, name.content)
+    ours, theirs = unshared(mention.folded.split(), name.folded.split())
     pairs = ((a, b) for a in ours for b in theirs if are_two_names(a, b))
     return float(any(OSA.normalized_similarity(a, b) >= NEAR_WORDS for a, b in pairs))
 
 
-def word_changes(mention: StringFeatures, name: StringFeatures, *, are_persons: bool = False) -> WordChanges:
-    """Compare the words of a mention and a name. Of persons, known words are no slips: `Paula`, `Paul`."""
+def word_changes(mention: StringFeatures, name: StringFeatures, *, has_slips: bool = True) -> WordChanges:
+    """Compare the words of a mention and a name; without `has_slips` no word is another one with a slip."""
     if mention.content == name.content:
         return UNCHANGED
     ours, theirs = unshared(mention.content, name.content)
@@ -297,10 +297,9 @@ def word_changes(mention: StringFeatures, name: StringFeatures, *, are_persons: 
     if are_initials(ours, theirs) or are_initials(theirs, ours):
         return WordChanges(is_acronym=True)
     is_code = not (mention.codes.isdisjoint(ours) and name.codes.isdisjoint(theirs))
-    if ours and theirs:
-        ours, theirs = _without_slips(ours, theirs, are_persons=are_persons)
-        joined = "".join(ours), "".join(theirs)
-        if ours and theirs and _is_slip(*joined) and not (are_persons and are_two_names(*joined)):
+    if ours and theirs and has_slips:
+        ours, theirs = _without_slips(ours, theirs)
+        if ours and theirs and _is_slip("".join(ours), "".join(theirs)):
             ours, theirs = [], []  # a slip and a space: `chicken poks`, `sard0al`
     if ours and theirs:
         n_equal = len(mention.content) - len(ours)
@@ -313,7 +312,7 @@ def word_changes(mention: StringFeatures, name: StringFeatures, *, are_persons: 
     return WordChanges(is_code=is_code)
 
 
-def _without_slips(ours: Sequence[str], theirs: Sequence[str], *, are_persons: bool) -> tuple[list[str], list[str]]:
+def _without_slips(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words that have no counterpart with a slip on the other side."""
     left_theirs, left_ours = list(theirs), []
     for word in ours:
@@ -322,8 +321,6 @@ def _without_slips(ours: Sequence[str], theirs: Sequence[str], *, are_persons: b
         for other in left_theirs if allowed else ():
             # Two cheap tests spare most comparisons: of words that are one edit apart, one end is equal.
             if abs(n - len(other)) > allowed or (allowed == 1 and word[0] != other[0] and word[-1] != other[-1]):
-                continue
-            if are_persons and are_two_names(word, other):
                 continue
             if OSA.distance(word, other, score_cutoff=allowed) <= allowed and not exclude_each_other(word, other):
                 left_theirs.remove(other)

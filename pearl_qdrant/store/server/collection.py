@@ -338,6 +338,13 @@ class ServerCollection(Collection):
     def search_hybrid(self, vectors: FloatArray, lexical: SparseRows, **given: Any) -> list[list[ScoredName]]:
         return self._among_others(partial(super().search_hybrid, vectors, lexical, **given))
 
+    @property
+    def most_points(self) -> int | None:
+        return self._limits.query
+
+    def search_lexical(self, rows: SparseRows, limits: Sequence[int], **given: Any) -> list[list[NamePoint]]:
+        return self._among_others(partial(super().search_lexical, rows, limits, **given))
+
     def _among_others(self, search: Callable[[], T]) -> T:
         """Search, and once more without the points of another program where one of these was found."""
         self._look()
