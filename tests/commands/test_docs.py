@@ -13,6 +13,7 @@ import re
 import runpy
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -322,6 +323,8 @@ def calls(example: str) -> Iterator[tuple[Callable[..., object], ast.Call]]:
             modules |= {alias.asname or alias.name: importlib.import_module(alias.name) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
+                with suppress(ModuleNotFoundError):  # it is no module
+                    importlib.import_module(f"{node.module}.{alias.name}")
                 value = resolve(f"{node.module}.{alias.name}")
                 if callable(value):
                     known[alias.name] = value
