@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations
 from pathlib import Path
 
 from multilingual.names import read_entities
@@ -18,9 +17,8 @@ from recipe_tables import exact_synonyms, read_tsv
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import english_words, is_word
-from pearl_qdrant.linking.mention_kinds import NamedEntity, slip
-from pearl_qdrant.linking.ranking.string_features import are_two_names
-from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
+from pearl_qdrant.linking.mention_kinds import NamedEntity
+from training.examples.example import DEVELOPMENT_SPLITS, split_of
 from training.examples.wordnet import read_synsets
 from training.judge.differences import Named, Words, other, same, words_of_kind
 
@@ -199,56 +197,6 @@ def made_bases(real: Sequence[Base], wordnet: Path) -> Iterator[Base]:
             yield Base(f"{sort}:{base.name.partition(':')[2]}", base.rows, mentions, has_aliases=True)
 
 
-PERSONS = "persons"
-PERSON_SIZES = ((40, False), (60, True), (300, True), (600, False), (1500, True), (2500, False))
-"""Persons in a base, and whether it says that they are."""
-_LEAST_NAME, _FREQUENT = 3, 3  # letters of a name that is replaced, and persons that have it
-_NEAR_NAME = 0.6  # edit similarity of the one that replaces it
-
-
-def person_bases(data: Path) -> Iterator[Base]:
-    """Persons, and their names with another known name that is near (`Paula` for `Paul`), which are of others, or with
-    a slip: two bases a size.
-    """
-    path = data / "kb" / "general.tsv"
-    every = [row for row in read_tsv(path) if row["onto_type"] == "PERSON" and split_of(row["id"]) in TRAIN_SPLITS]
-    persons = [(row["id"], row["name"]) for row in every if row["name"].isascii() and "(" not in row["name"]]
-    persons = [(key, name) for key, name in persons if len(name.split()) in (2, 3)]
-    near = {at: _near_names(name.split()[at] for _, name in persons) for at in (0, -1)}
-    rng = random.Random(4)
-    for size, is_typed in PERSON_SIZES:
-        chosen = rng.sample(persons, size)
-        known = {fold_name(name) for _, name in chosen}
-        mentions: dict[str, list[tuple[str, frozenset[str]]]] = {"other": [], "same": []}
-        for key, name in rng.sample(chosen, min(size, MENTIONS // 2)):
-            words, at = name.split(), 0 if rng.random() < 0.75 else -1
-            if others := near[at].get(words[at]):
-                words[at] = rng.choice(others)
-                if fold_name(" ".join(words)) not in known:
-                    mentions["other"].append((" ".join(words), frozenset()))
-            if (misspelt := slip(name, rng)) and not all(map(is_word, fold_name(misspelt).split())):
-                mentions["same"].append((misspelt, frozenset((key,))))
-        rows = [Row(key, name, "PERSON" if is_typed else "") for key, name in chosen]
-        for sort, made in mentions.items():
-            yield Base(f"{sort}:{PERSONS}_{size}", rows, made, has_aliases=True)
-
-
-def _near_names(names: Iterable[str]) -> dict[str, list[str]]:
-    """The frequent ones of some first or family names, each with those that are near and other names."""
-    counts = Counter(name for name in names if len(name) >= _LEAST_NAME and name.isalpha())
-    by_start: dict[str, list[str]] = {}
-    for name, n in sorted(counts.items()):
-        if n >= _FREQUENT:
-            by_start.setdefault(name[0], []).append(name)
-    found: dict[str, list[str]] = {}
-    for some in by_start.values():
-        for name, near in permutations(some, 2):
-            a, b = name.lower(), near.lower()
-            if OSA.normalized_similarity(a, b) >= _NEAR_NAME and are_two_names(a, b):
-                found.setdefault(name, []).append(near)
-    return found
-
-
 def trade_of(name: str) -> str:
     """The trade of a set: what it shares with its neighbours, or its own name."""
     return next((trade.split()[0] for trade in TRADES if name in trade.split()), name)
@@ -298,7 +246,6 @@ def bases(data: Path, wordnet: Path) -> Iterator[Base]:
     real = list(real_bases(data))
     yield from real
     yield from made_bases(real, wordnet)
-    yield from person_bases(data)
     yield from autofj_bases(data)
     yield from biomedical_bases(data)
     yield from general_bases(data)

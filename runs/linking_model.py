@@ -20,8 +20,7 @@ and `alias_pairs/` (TSV with a header). Bases, of 50 to 451,518 entities, are lo
     absent      names of entities that these parts lack, half of which share a word with a name of the part
     near        names of these bases and of WordNet with a known word an edit or two from that of a name that stays
     other, same made differences over the names of the real sets (`training.judge.differences`): another thing by a word
-                more or another number; and the same, with a slip or its own type. Of persons: another known name that
-                is near, and a slip
+                more or another number; and the same, with a slip or its own type
     cut, list   names whose longer words are cut short: `N. Engl. J. Med.`; organisations within an address
 
 A fifth of the mentions of the second, third and last two sorts is made NIL: every entity that shares a folded name with
@@ -46,7 +45,7 @@ from typing import Any
 
 import click
 import numpy as np
-from linking_bases import PERSONS, Base, bases, judge_folds, trade_of
+from linking_bases import Base, bases, judge_folds, trade_of
 from recipe_tables import page_option, write_rows
 
 from ingest.base.format import ReadOptions, TableColumns
@@ -317,8 +316,6 @@ def answered(task: Task, model: RankingModel) -> tuple[float, float, float]:
 def field(task: Task) -> str:
     """What bases that cover the same things share."""
     of, stem, *_ = task.name.removesuffix("+aliases").split(":")
-    if of in _OF_REAL and stem.startswith(PERSONS):
-        return stem
     if of in ("autofj", "real", *_OF_REAL):
         return "real" if of in _OF_REAL else of
     stem = stem.removesuffix("_part")

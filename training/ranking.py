@@ -43,9 +43,9 @@ from pearl_qdrant.settings import DEFAULT_THRESHOLD
 FIXED = dict.fromkeys(UNFITTED, 2.0)
 """Fixed coefficients of the ranking; exp(2) multiplies the odds by 7."""
 
-DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0) | {"opposite": -4.0}
-"""Coefficients of the decision that are added to its trees: few mentions of the tasks have a type that is asked for, or
-a word that excludes one of the name."""
+DECISION_FIXED = dict.fromkeys(UNFITTED, 1.0) | {"opposite": -4.0, "known_word": -4.0}
+"""Coefficients of the decision that are added to its trees: few mentions of the tasks have a type that is asked for, a
+word that excludes one of the name, or another known name of a person."""
 
 N_TREES = 300
 TREES: dict[str, Any] = {

@@ -24,7 +24,7 @@ SAMPLE = ROOT / "examples" / "sample_base.tsv"
 
 PAGES = (
     *("accuracy", "calibration", "crosswalk", "documents", "learned-names", "linking", "models", "moving-collections"),
-    *("operations", "python-api", "resolve", "scaling", "service", "tables"),
+    *("operations", "python-api", "resolve", "service", "tables"),
     *("bases/index", "bases/known", "bases/tables"),
 )
 
