@@ -254,7 +254,7 @@ class MentionStream:
         plain = {text: one for text in dict.fromkeys(cleaned) if (one := plain_mention(text)) != text}
         if not plain:
             return cleaned
-        for name in self._find_own([*plain], link_query)[0]:
+        for name in self._find_own([*plain], replace(link_query, names_first=True))[0]:
             del plain[name]
         return [plain.get(text, text) for text in cleaned]
 

@@ -55,7 +55,7 @@ def time_searches(store: Store, on_seconds: OnSeconds) -> None:
 
     def opened(name: str, *, read_only: bool = False) -> Collection:
         found = open_plain(name, read_only=read_only)
-        time_calls(found, on_seconds, "search", "search_hybrid")
+        time_calls(found, on_seconds, "search", "search_hybrid", "search_lexical")
         return found
 
     open_plain = store.open

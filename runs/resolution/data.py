@@ -31,8 +31,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import SMALL_WORDS, english_words, is_word, variant_word, variant_words
 from pearl_qdrant.linking import mention_kinds as rewrites
 from pearl_qdrant.linking.mention_kinds import NamedEntity, slip
-from pearl_qdrant.linking.ranking.string_features import string_features
-from pearl_qdrant.resolution.pairs.name_differences import other_known_name
+from pearl_qdrant.linking.ranking.string_features import other_known_name, string_features
 from pearl_qdrant.resolution.pairs.same_words import SHORT_NAMES
 from training.examples.example import DEVELOPMENT_SPLITS, TRAIN_SPLITS, split_of
 

@@ -252,6 +252,8 @@ def test_the_judge_reads_a_type_that_the_mention_states(
         ("Paula Vance", "Paul Vance", 1.0),
         ("Mario Bell", "Maria Bell", 1.0),
         ("Erin Johnston", "Erin Johnson", 1.0),
+        ("Simone Vance", "Simon Vance", 1.0),
+        ("Anne Vance", "Ann Vance", 0.0),
         ("Jon Vance", "John Vance", 0.0),
         ("Steven Vance", "Steve Vance", 0.0),
         ("Uwe Krueger", "Uwe Krüger", 0.0),

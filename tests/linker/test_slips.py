@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
+from counting_encoder import CountingEncoder
 from linker_base import fill_server
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.settings import DEFAULT_MODEL
 
@@ -38,30 +38,14 @@ SLIPS = {
 }
 
 
-class Counting(Encoder):
-    """The shipped encoder, which remembers what it encoded."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self.seen: list[str] = []
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._encoder.info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        self.seen += names
-        return self._encoder.encode(names)
-
-
 @pytest.fixture(scope="module")
-def counting() -> Counting:
+def counting() -> CountingEncoder:
     """The encoder of all linkers here."""
-    return Counting(load_encoder(DEFAULT_MODEL, device="cpu"))
+    return CountingEncoder(load_encoder(DEFAULT_MODEL, device="cpu"))
 
 
 @pytest.fixture(scope="module")
-def linker(counting: Counting) -> Iterator[EntityLinker]:
+def linker(counting: CountingEncoder) -> Iterator[EntityLinker]:
     """A linker over places, diseases, birds and a company."""
     with EntityLinker.build(ENTITIES, model=counting) as opened:
         yield opened
@@ -72,15 +56,15 @@ def answer(link: Link) -> tuple[object, ...]:
     return link.entity_id, link.nil_reason, link.rule, round(link.probability or 0.0, 6), link.candidates[0].name
 
 
-def test_a_slip_of_one_name_alone_is_not_encoded(linker: EntityLinker, counting: Counting) -> None:
+def test_a_slip_of_one_name_alone_is_not_encoded(linker: EntityLinker, counting: CountingEncoder) -> None:
     """A mention with one wrong letter that only one name explains is that name, as certain as an exact one."""
-    counting.seen.clear()
+    counting.names.clear()
     links = list(linker.link_batch(SLIPS))
 
     assert [link.entity_id for link in links] == list(SLIPS.values())
     assert {link.rule for link in links} == {"slip"}
     assert [link.probability for link in links] == pytest.approx([0.985] * len(SLIPS))
-    assert not counting.seen
+    assert not counting.names
     assert [link.probability for link in linker.link_batch(["Bancaster", "iWnchester"])] == pytest.approx(
         [0.949, 0.985]
     )
@@ -120,13 +104,13 @@ def test_a_slip_is_answered_alike_by_every_call(linker: EntityLinker) -> None:
         "Wincestre",  # two letters
     ],
 )
-def test_what_may_be_another_thing_is_searched(linker: EntityLinker, counting: Counting, mention: str) -> None:
+def test_what_may_be_another_thing_is_searched(linker: EntityLinker, counting: CountingEncoder, mention: str) -> None:
     """Mentions that one letter makes another thing, or that more than one name explains, are searched in full."""
-    counting.seen.clear()
+    counting.names.clear()
     link = linker.link(mention)
 
     assert link.rule != "slip"
-    assert mention in counting.seen
+    assert mention in counting.names
 
 
 def test_a_slip_of_a_name_of_another_type_is_no_slip_under_a_type_filter(linker: EntityLinker) -> None:
@@ -137,7 +121,7 @@ def test_a_slip_of_a_name_of_another_type_is_no_slip_under_a_type_filter(linker:
     assert link.entity_id is None
 
 
-def test_an_edit_counts_for_slips(counting: Counting) -> None:
+def test_an_edit_counts_for_slips(counting: CountingEncoder) -> None:
     """A slip has the entity no more when another name is near, and again when that one is gone."""
     with EntityLinker.build(ENTITIES, model=counting) as own:
         before = own.link("Kilmarnok")

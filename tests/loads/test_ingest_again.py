@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from cli_runner import Run
+from counting_encoder import CountingEncoder
 from qdrant_double import QdrantDouble
-from small_loads import CountingEncoder
 
 from pearl_qdrant import LoadEvents, ReadOptions, load_base, make_entity
 from pearl_qdrant.encoder.protocol import Encoder

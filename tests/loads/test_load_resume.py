@@ -9,8 +9,9 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from counting_encoder import CountingEncoder
 from qdrant_double import QdrantDouble
-from small_loads import CountingEncoder, contents, load, manifest_for, write_base
+from small_loads import contents, load, manifest_for, write_base
 from store_cases import vectors_of
 
 from ingest.load import pipeline

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Run
-from small_loads import CountingEncoder, contents, load
+from counting_encoder import CountingEncoder
+from small_loads import contents, load
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store import Store, open_store

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from counting_encoder import CountingEncoder
 from linker_base import ENTITIES, fill
 
 from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.mention_stream import ENTRY_BYTES, MentionCache
 from pearl_qdrant.linking.ranking.model import LinkQuery
@@ -19,22 +20,6 @@ from pearl_qdrant.store import open_store
 
 MENTIONS = ["New York", "NYTimes", "heart attack", "New Yrok", "New York", "zzz", " New York", "", "heart attack"]
 QUERY = LinkQuery(10)
-
-
-class Counting(Encoder):
-    """An encoder that remembers what it encoded."""
-
-    def __init__(self, model: Path) -> None:
-        self._encoder = load_encoder(str(model), device="cpu")
-        self.seen: list[str] = []
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._encoder.info
-
-    def encode(self, names: Sequence[str]) -> Encoded:
-        self.seen += names
-        return self._encoder.encode(names)
 
 
 @pytest.fixture
@@ -58,13 +43,13 @@ def as_opened_now(path: Path, mentions: Sequence[str]) -> list[Link]:
 
 def test_a_mention_that_comes_again_is_not_encoded_again(base: Path, model: Path) -> None:
     """Each distinct mention is encoded once, in one batch or in several calls, and its answer is the same."""
-    encoder = Counting(model)
+    encoder = CountingEncoder(load_encoder(str(model), device="cpu"))
     with opened(base, encoder) as linker:
-        encoder.seen.clear()
+        encoder.names.clear()
         first = list(linker.link_batch(MENTIONS, limit=10))
         again = [linker.link(mention, limit=10) for mention in MENTIONS]
 
-    assert encoder.seen == ["New York", "NYTimes", "heart attack", "New Yrok", "zzz", ""]
+    assert encoder.names == ["New York", "NYTimes", "heart attack", "New Yrok", "zzz", ""]
     assert first == again == as_opened_now(base, MENTIONS)
     assert [link.mention for link in again] == MENTIONS
 
@@ -99,7 +84,7 @@ EDITS: dict[str, Callable[[EntityLinker], object]] = {
 @pytest.mark.parametrize("by_another", [False, True], ids=["this linker", "another linker of the process"])
 def test_an_edit_leaves_no_old_answer(base: Path, model: Path, edit: Callable[..., object], by_another: bool) -> None:
     """After an edit, by this linker or another one, a mention that came before is searched again."""
-    encoder = Counting(model)
+    encoder = CountingEncoder(load_encoder(str(model), device="cpu"))
     with opened(base, encoder) as linker:
         before = list(linker.link_batch(MENTIONS, limit=10))
         if by_another:
@@ -107,10 +92,10 @@ def test_an_edit_leaves_no_old_answer(base: Path, model: Path, edit: Callable[..
                 edit(other)
         else:
             edit(linker)
-        encoder.seen.clear()
+        encoder.names.clear()
         after = list(linker.link_batch(MENTIONS, limit=10))
 
-    assert set(encoder.seen) == {mention.strip() for mention in MENTIONS}
+    assert set(encoder.names) == {mention.strip() for mention in MENTIONS}
     assert after != before
     if not by_another:  # another linker's edit does not change the statistics of this one
         assert after == as_opened_now(base, MENTIONS)
@@ -132,15 +117,15 @@ def test_an_edit_within_a_batch_counts_from_the_next_slice_on(base: Path, monkey
 
 def test_nothing_is_remembered_during_a_load(base: Path, model: Path) -> None:
     """While a collection is written without notice, each mention is searched each time."""
-    encoder = Counting(model)
+    encoder = CountingEncoder(load_encoder(str(model), device="cpu"))
     with opened(base, encoder) as linker:
         (collection,) = linker.collections
         collection.write_manifest(collection.manifest.model_copy(update={"state": "loading"}))
-        encoder.seen.clear()
+        encoder.names.clear()
         linker.link("New York", limit=10)
         linker.link("New York", limit=10)
 
-    assert encoder.seen == ["New York", "New York"]
+    assert encoder.names == ["New York", "New York"]
 
 
 def test_excluded_names_are_neither_kept_nor_found(base: Path) -> None:

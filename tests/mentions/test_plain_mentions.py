@@ -43,9 +43,10 @@ def test_marks_around_and_a_full_stop_change_nothing(linker: EntityLinker, menti
 @pytest.mark.parametrize(
     "written, entity_id", [("“Heroes”", "e4"), ("Heroes", "e5"), ('"Acme Inc."', "e6"), ("Washington, D.C.", "e8")]
 )
-def test_names_stay_as_they_are_written(linker: EntityLinker, written: str, entity_id: str) -> None:
+@pytest.mark.parametrize("limit", [None, 5])
+def test_names_stay_as_they_are_written(linker: EntityLinker, written: str, entity_id: str, limit: int | None) -> None:
     """Names with marks and full stops are found by their own letters, and stay what they are in quotation marks."""
-    assert linker.link(written).entity_id == entity_id
+    assert linker.link(written, limit=limit).entity_id == entity_id
 
 
 def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.ranking.string_features import string_features
-from pearl_qdrant.resolution.pairs.name_differences import name_differences, other_known_name
+from pearl_qdrant.linking.ranking.string_features import other_known_name, string_features
+from pearl_qdrant.resolution.pairs.name_differences import name_differences
 
 
 def differences(one: str, two: str, *, is_person: bool = False) -> set[str]:

@@ -58,7 +58,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     is_acronym,
     is_misread,
     new_string_features,
-    other_known_word,
+    other_known_name,
     shared_letters,
     sorted_similarity,
     string_features,
@@ -104,7 +104,7 @@ def candidate_features(
         of_mention = string_features(of_mention.text, latin(of_mention.folded))
     dense = _dense(name, scorer)
     # Of persons, Paul is not Paula with a slip, and Simon not Simone cut short.
-    is_another = is_person(point) and not name.is_other_script and other_known_word(of_mention, of_name) > 0
+    is_another = is_person(point) and not name.is_other_script and other_known_name(of_mention, of_name)
     is_read = bool(of_mention.numbers or of_name.numbers) and is_misread(of_mention, of_name)
     changes = UNCHANGED if is_read else word_changes(of_mention, of_name, has_slips=not is_another)
     is_other = bool(changes.is_code or changes.any_replaced or changes.only_added or changes.only_missing)

@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from rapidfuzz.distance import OSA
 
+from pearl_qdrant.lexical.first_names import are_two_names
 from pearl_qdrant.lexical.keys import SKIPPED_WORDS, fits_initials, initials, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, is_word, rarest, variant_words
+from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, rarest, variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
@@ -186,12 +187,6 @@ ONE_EDIT_LETTERS, TWO_EDIT_LETTERS = 5, 9
 _LOOK_ALIKE = str.maketrans("015i8", "olslb")
 """Digits, and the letters that optical recognition reads as them; no two digits become one."""
 
-_UMLAUT = re.compile("(?<=[aou])e")
-_DOUBLED, _FINAL = re.compile(r"(.)\1+"), re.compile("[ie]+$")
-_ONE_SOUND = str.maketrans({**dict(zip("wyjcqz", "viikks", strict=True)), "h": ""})
-NEAR_WORDS = 0.6  # edit similarity from which two words are near each other
-SHORTEST_KNOWN = 4  # letters of the words that `is_word` knows
-
 _SLIP_SHARE = 4  # letters of a word for each slip that is allowed in its counterpart
 
 
@@ -260,29 +255,11 @@ class WordChanges(NamedTuple):
 UNCHANGED = WordChanges()  # every word has a counterpart
 
 
-@lru_cache(maxsize=4096)
-def are_two_names(word: str, other: str) -> bool:
-    """Whether two folded words are known ones, or too short to tell, and no spellings of one name: `Jan`, `Jana`, not
-    `Jon`, `John` or `Steve`, `Steven`. Of persons, no slip lies between them then.
-    """
-    if not all(len(one) < SHORTEST_KNOWN or is_word(one) for one in (word, other)):
-        return False
-    short, long = sorted((word, other), key=len)
-    is_short_form = len(short) >= SHORTEST_KNOWN and long.startswith(short) and not {short[-1], long[-1]} & set("aiou")
-    return not is_short_form and _sound(word) != _sound(other)
-
-
-def _sound(word: str) -> str:
-    """A folded word without what spellings of one name differ in: doubled letters, h, a final e, sounds."""
-    word = _UMLAUT.sub("", word).replace("ph", "f").translate(_ONE_SOUND)
-    return _FINAL.sub(lambda end: "i" if "i" in end[0] else "", _DOUBLED.sub(r"\1", word))
-
-
-def other_known_word(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether each has a word that the other lacks, the two are near each other, and both are known."""
-    ours, theirs = unshared(mention.folded.split(), name.folded.split())
-    pairs = ((a, b) for a in ours for b in theirs if are_two_names(a, b))
-    return float(any(OSA.normalized_similarity(a, b) >= NEAR_WORDS for a, b in pairs))
+def other_known_name(one: StringFeatures, two: StringFeatures) -> bool:
+    """Whether each has a word that the other lacks, and these are two names (`first_names.are_two_names`)."""
+    # as they are written: the normal spelling of `Louise` is `louize`
+    ours, theirs = unshared(one.folded.split(), two.folded.split())
+    return any(are_two_names(a, b) for a in ours for b in theirs)
 
 
 def word_changes(mention: StringFeatures, name: StringFeatures, *, has_slips: bool = True) -> WordChanges:

@@ -24,6 +24,7 @@ from pearl_qdrant.lexical.ngrams import IdfTable, SparseRows, folded_rows, join_
 from pearl_qdrant.lexical.words import LEGAL_FORMS, legal_forms_of, without_legal_forms
 from pearl_qdrant.linking.ranking.model import baseline_similarity
 from pearl_qdrant.linking.ranking.name_parts import are_cut_words
+from pearl_qdrant.linking.ranking.string_features import other_known_name
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
@@ -37,7 +38,6 @@ from pearl_qdrant.resolution.pairs.features import (
     string_pair,
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
-from pearl_qdrant.resolution.pairs.name_differences import other_known_name
 from pearl_qdrant.resolution.pairs.same_words import Slots, have_other_forms, person_words, sameness
 
 

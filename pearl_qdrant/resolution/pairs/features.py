@@ -26,13 +26,14 @@ from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS, variant_word
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     edit_similarity,
+    other_known_name,
     slips,
     sorted_similarity,
     string_features,
     word_changes,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from pearl_qdrant.resolution.pairs.name_differences import NO_DIFFERENCE, name_differences, other_known_name
+from pearl_qdrant.resolution.pairs.name_differences import NO_DIFFERENCE, name_differences
 
 MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
 
@@ -133,7 +134,7 @@ FROM_STRINGS = tuple(
 """Features of two strings: edit similarity, as letters and as consonants; the share of words where each has another,
 how frequent and how rare these are; how rare those that only one has; letters of the shorter name; equal words in
 another order; one or two letters that differ; whether two persons have known names each that are near each other
-(`name_differences.other_known_name`); whether only one has more words. `against`: `POSSIBLE` and the like.
+(`string_features.other_known_name`); whether only one has more words. `against`: `POSSIBLE` and the like.
 """
 
 FEATURES = (*FROM_SCORES, *FROM_STRINGS)

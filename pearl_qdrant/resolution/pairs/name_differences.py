@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rapidfuzz.distance import OSA, JaroWinkler
+from rapidfuzz.distance import JaroWinkler
 
+from pearl_qdrant.lexical.first_names import NICKNAMES
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import is_word, without_legal_forms
+from pearl_qdrant.lexical.words import without_legal_forms
 from pearl_qdrant.linking.ranking.name_parts import codes_of, name_parts, numbers_of, numbers_outside
 from pearl_qdrant.linking.ranking.opposites import are_opposites, are_other_acronyms
-from pearl_qdrant.linking.ranking.string_features import StringFeatures, unshared
+from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 _DIGITS = re.compile(r"\d+")
 
@@ -186,27 +187,6 @@ def _with_umlauts(text: str, folded: str) -> str:
     return "".join(without_legal_forms(folded.split()))
 
 
-NICKNAMES: dict[str, str] = {
-    short: long
-    for names in (
-        "james jim jimmy jamie/william bill billy will willie liam/robert bob bobby rob robbie/richard dick rick rich/"
-        "john jack johnny jon/edward ed eddie ted ned/henry harry hank/margaret peggy maggie meg/alexander alex alec "
-        "alick sandy sasha/elizabeth liz beth betty eliza lizzie/charles charlie chuck/francis frank fran/anthony tony/"
-        "thomas tom tommy/michael mike mick/patrick pat paddy/katherine kate kathy katie/daniel dan danny/david dave/"
-        "joseph joe joey/samuel sam sammy/benjamin ben benny/nicholas nick nicky/christopher chris kit/matthew matt/"
-        "andrew andy drew/lawrence larry/gerald jerry gerry/ronald ron ronnie/donald don donnie/kenneth ken kenny/"
-        "stephen steve stevie steven/susan sue suzy/deborah debbie/barbara barb/rebecca becky/jennifer jenny jen/"
-        "timothy tim/gregory greg/philip phil/frederick fred freddie/albert al bert/walter walt/leonard len lenny/"
-        "peter pete"
-    ).split("/")
-    for long, *shorts in (names.split(),)
-    for short in shorts
-}
-"""Short forms of first names; of those of several names, one."""
-
-FIRST_NAMES = frozenset((*NICKNAMES, *NICKNAMES.values()))  # the first names of this list
-
-
 def _fit(a: Sequence[str], b: Sequence[str]) -> bool:
     """Whether first names may be those of one person: equal, initials, short forms, some left out."""
     if len(a) == 1 and len(a[0]) == len(b) > 1 and a[0] == "".join([word[0] for word in b]):
@@ -227,45 +207,3 @@ def _is_one_name(a: str, b: str) -> bool:
     if NICKNAMES.get(a, a) == NICKNAMES.get(b, b):
         return True
     return JaroWinkler.similarity(a, b) >= _SLIP
-
-
-_ALIKE = (
-    ("^[cs]h(?=[ae])", "s"), ("ph", "f"), ("c(?=[eiy])|z", "s"), ("ck|[cq]", "k"), ("v", "f"), ("x", "ks"),
-    ("(?<=[dt])re?$", "er"), ("(?<=[ae])j$|ie$|e[iy]$|y", "i"), ("h", ""),
-)  # fmt: skip
-"""Letters and groups of them that names write for one sound, in this order."""
-_SOUNDS = tuple((re.compile(pattern), letters) for pattern, letters in _ALIKE)
-_TWICE = re.compile(r"([^e])\1+|e(e+)(?!$)")
-_INNER_VOWELS, _LEAST_VARIED = re.compile("(?<=.)[aeiou]+(?=.)"), 7
-"""What spellings of a name of so many letters vary: `Mohammed`, `Mohammad`."""
-_NEAR = 0.6  # edit similarity from which one word may be taken for the other
-_LEAST_NAME = 3  # letters of the shortest first names
-_LEAST_KNOWN = 4  # of shorter words `is_word` knows nothing: most are names
-
-
-def other_known_name(one: StringFeatures, two: StringFeatures) -> bool:
-    """Whether each has a known name that the other lacks, the two are near each other, and sound otherwise: `Paul`,
-    `Paula`, but not `Micheal`, `Michael`, nor `Sara`, `Sarah`.
-    """
-    # as they are written: the normal spelling of `Louise` is `louize`
-    ours, theirs = unshared(one.folded.split(), two.folded.split())
-    return any(_are_two_names(a, b) for a in ours for b in theirs)
-
-
-@lru_cache(maxsize=10_000)
-def _are_two_names(a: str, b: str) -> bool:
-    if not all(len(name) >= _LEAST_NAME and (len(name) < _LEAST_KNOWN or is_word(name)) for name in (a, b)):
-        return False
-    if OSA.normalized_similarity(a, b) < _NEAR and not (a.startswith(b) or b.startswith(a)):
-        return False
-    sounds = [_sound(name) for name in (a, b)]
-    if min(len(a), len(b)) >= _LEAST_VARIED:
-        sounds = [_INNER_VOWELS.sub("a", sound) for sound in sounds]
-    return NICKNAMES.get(a, a) != NICKNAMES.get(b, b) and sounds[0] != sounds[1]
-
-
-def _sound(name: str) -> str:
-    """The folded name as it may be said."""
-    for pattern, letters in _SOUNDS:
-        name = pattern.sub(letters, name)
-    return _TWICE.sub(lambda found: found[1] or "e", name)

@@ -19,6 +19,7 @@ from zlib import crc32
 
 import numpy as np
 
+from pearl_qdrant.lexical.first_names import FIRST_NAMES, NICKNAMES
 from pearl_qdrant.lexical.words import (
     IGNORED,
     LEGAL_FORMS,
@@ -33,9 +34,7 @@ from pearl_qdrant.lexical.words import (
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 from pearl_qdrant.resolution.pairs.features import Form, is_plural_of_letters
 from pearl_qdrant.resolution.pairs.name_differences import (
-    FIRST_NAMES,
     GENERATIONS,
-    NICKNAMES,
     split_generation,
     with_umlauts,
 )
