@@ -124,6 +124,20 @@ def test_no_file_names_a_path_of_a_machine() -> None:
     assert found == []
 
 
+MOST_BYTES = 1 << 20  # of a file beside the shipped checkpoint
+
+
+def test_no_large_file_is_tracked_but_the_checkpoint() -> None:
+    """A clone has the model, and nothing that a command fetched or made."""
+    checkpoint = ROOT / "pearl_qdrant" / "encoder" / "models"
+    others = (path for path in tracked_files() if checkpoint not in path.parents)
+    found = [
+        str(path.relative_to(ROOT)) for path in others if path.suffix == ".whl" or path.stat().st_size > MOST_BYTES
+    ]
+
+    assert found == []
+
+
 CONTRIB = ROOT / "contrib"
 MODELS = sorted((ROOT / "pearl_qdrant" / "encoder" / "models").iterdir())
 MOST_CHARACTERS = 100  # of a description, in the MCP registry
