@@ -206,6 +206,8 @@ def test_another_order_of_words_is_near_when_sorted() -> None:
         *(
             ("N. Engl. J. Med.", "The New England Journal of Medicine", "cut_words", True),
             ("SK1", "SPHK1", "cut_words", False),
+            ("Bund AG", "Baumund AG", "cut_words", False),
+            ("Baum AG", "Baumund AG", "cut_words", True),
         ),
         *(
             ("J. Mater. Chem. D", "Journal of Materials Chemistry C", "cut_words", False),

@@ -137,14 +137,17 @@ def are_cut(a: Sequence[str], b: Sequence[str]) -> bool:
 
 
 def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether the words of one side, two or more, are those of the other, cut short, at least one of them (ISO 4)."""
+    """Whether the words of one side, two or more, are those of the other, cut short, at least one of them (ISO 4). A
+    word that stands alone, but for small ones, begins as the other does: `Bund AG` is not `Baumund AG`.
+    """
     if len(short) != len(long) or len(short) < 2:
         return False
-    is_cut = False
+    is_cut, has_others = False, sum(word not in _SMALL for word in short) > 1
     for a, b in zip(short, long, strict=True):
         if a == b:
             continue
-        if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (1 < len(a) < len(b) and is_within(a, b))):
+        may_lack = has_others and 1 < len(a) < len(b)
+        if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (may_lack and is_within(a, b))):
             return False
         is_cut = True
     return is_cut
