@@ -146,7 +146,7 @@ def _is_cut(short: Sequence[str], long: Sequence[str]) -> bool:
     for a, b in zip(short, long, strict=True):
         if a == b:
             continue
-        may_lack = has_others and 1 < len(a) < len(b)
+        may_lack = (has_others or a in _SMALL) and 1 < len(a) < len(b)
         if a[0] != b[0] or a.isdigit() or not (b.startswith(a) or (may_lack and is_within(a, b))):
             return False
         is_cut = True
