@@ -3,7 +3,7 @@
 A first load, one that goes on after a kill, one that mends what a store has lost, and an update to a newer release are
 the same pass. An empty collection has nothing to compare. Otherwise the base is compared first by point ids, 8 bytes of
 memory a name: what lacks waits in an unnamed temporary file; where only other fields changed, the payload is replaced
-and the vector stays. Two of n points share their 8 bytes with probability n^2 / 2^61; then one retired name stays.
+and the vector stays. Two of n points share their 8 bytes with probability n^2 / 2^65; then one retired name stays.
 
 Three threads work at once, joined by queues of `QUEUE` windows: one reads names, one encodes a window of them, one
 turns the last window into points and writes it. The encoder encodes a name once within a window; across windows,
@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 import weakref
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -32,7 +31,7 @@ from typing import BinaryIO, TypeVar, cast
 import msgspec
 import numpy as np
 
-from ingest.base.reader import Hashes, Reader, ScanResult, hash_texts
+from ingest.base.reader import Hashes, HashSet, Reader, ScanResult
 from ingest.io.report import ReadReport
 from ingest.io.streams import as_input_error
 from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
@@ -91,7 +90,7 @@ class RepeatedNames:
     """An encoder that remembers the vectors of names that repeat, by their sorted hashes."""
 
     def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes) -> None:
-        self._encoder, self._repeated = encoder, repeated_name_hashes
+        self._encoder, self._repeated = encoder, HashSet(repeated_name_hashes)
         self._kept: OrderedDict[str, Encoded] = OrderedDict()
 
     def encode(self, names: Sequence[str]) -> Encoded:
@@ -116,11 +115,9 @@ class RepeatedNames:
 
     def _remember(self, names: Sequence[str], encoded: Encoded) -> None:
         """Keep the vectors of the names that the scan found more than once."""
-        if len(self._repeated) and names:
-            hashes = hash_texts(names)
-            at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
-            for i in np.flatnonzero(self._repeated[at] == hashes).tolist():
-                self._kept[names[i]] = encoded.take([i])
+        for i, name in enumerate(names if self._repeated else ()):
+            if name in self._repeated:
+                self._kept[name] = encoded.take([i])
         while len(self._kept) > CAPACITY:
             self._kept.popitem(last=False)
 
@@ -459,7 +456,7 @@ class Inventory:
     def __init__(self, collection: Collection) -> None:
         self.entities = self.added = self.changed = self.unchanged = self.to_write = 0
         self._collection = collection
-        self._seen = array("Q")
+        self._seen = HashSet()
         self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
 
     def __enter__(self) -> Inventory:
@@ -475,7 +472,8 @@ class Inventory:
         """
         while batch := list(islice(entities, BATCH)):
             points = plain_points(self._collection.manifest.kb, batch)
-            self._seen.extend(_short(point.id) for point in points)
+            for point in points:
+                self._seen.add(point.id)
             known = stored_points(self._collection, [point.id for point in points])
             n_before, changed, row = self.unchanged, list[NamePoint](), iter(points)
             for entity in batch:
@@ -513,14 +511,7 @@ class Inventory:
 
     def find_retired(self) -> list[str]:
         """Ids of the points that the base lacks, without those of learned names."""
-        seen, missing = np.sort(np.frombuffer(self._seen, dtype=np.uint64)), list[str]()
-        padded = np.append(seen, np.uint64(0))
-        points = self._collection.scroll()
-        while ids := [point.id for point in islice(points, BATCH)]:
-            short = np.fromiter(map(_short, ids), dtype=np.uint64, count=len(ids))
-            at = np.searchsorted(seen, short)
-            is_seen = (padded[at] == short) & (at < len(seen))
-            missing += [ids[i] for i in np.flatnonzero(~is_seen).tolist()]
+        missing = [point.id for point in self._collection.scroll() if point.id not in self._seen]
         of_learned = alias_point_ids(self._collection) if missing else frozenset[str]()
         return [one for one in missing if one not in of_learned]
 
@@ -537,8 +528,3 @@ def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
     """A point with the stored predictions of the type head, which depend on the name alone."""
     predicted = "phrase_type", "lexical_class", "predicted_type", "type_probability"
     return replace(point, **{name: getattr(stored, name) for name in predicted})
-
-
-def _short(point_id: str) -> int:
-    """60 random bits of a UUID5, and its version."""
-    return int(point_id[:8] + point_id[9:13] + point_id[14:18], 16)

@@ -152,8 +152,15 @@ class RdfReader(Reader):
         wanted = maker.profile.properties()
         with RowStore() as store:
             for number, (source, syntax) in enumerate(self._files):
-                runs = _read_runs(source, syntax, wanted, report, None)
-                for subject, facts in self._adjacent(runs, store, number):
+                read = _read_runs(source, syntax, wanted, report, None)
+                adjacent = store_scattered(
+                    ((number, known.entity_id(subject), facts) for subject, facts in read),
+                    self._find_vocabulary().scattered,
+                    store,
+                    id_of=itemgetter(1),
+                    to_json=lambda run: _encoder.encode(run).decode(),
+                )
+                for _, subject, facts in adjacent:
                     report.place = source.path, facts[0][3]
                     entity = maker.make(subject, facts)
                     if entity is not None:
@@ -162,18 +169,6 @@ class RdfReader(Reader):
                 entity = maker.make(subject, self._join(subject, records, report))
                 if entity is not None:
                     yield entity
-
-    def _adjacent(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
-        """The id of an entity and all that is said of it, where that is one run; the others go into the store."""
-        return store_scattered(
-            ((known.entity_id(subject), facts) for subject, facts in runs),
-            self._find_vocabulary().scattered,
-            store,
-            id_of=itemgetter(0),
-            size_of=lambda run: sum([len(fact[1]) for fact in run[1]]),
-            to_json=lambda run: _encoder.encode((number, *run)).decode(),
-            hash_all=lambda ids: np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)),
-        )
 
     def _join(
         self, subject: str, records: Iterable[tuple[int, str, list[known.Fact]]], report: ReadReport

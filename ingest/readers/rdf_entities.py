@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -12,11 +11,11 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-import numpy as np
 from pyoxigraph import Quad
 
 from ingest.base.format import ReadOptions
 from ingest.base.languages import language_code
+from ingest.base.reader import HashSet
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
@@ -202,8 +201,8 @@ whether it is taken as an alias, and its text."""
 class Vocabulary:
     """What a first pass finds: the properties that are looked at, statements by property of those that some profile
     knows and of others, whether some class of an ontology has a label, classes and those above them, classes of
-    Wikidata and their types, text and language of labels that are nodes of their own (SKOS-XL) by IRI, and sorted
-    hashes of the ids of subjects whose statements are not adjacent.
+    Wikidata and their types, text and language of labels that are nodes of their own (SKOS-XL) by IRI, and the ids of
+    subjects whose statements are not adjacent.
     """
 
     def __init__(self, labels: Sequence[str] = ()) -> None:
@@ -215,8 +214,7 @@ class Vocabulary:
         self.items = ClassGraph[int](is_numbered=True)
         self.finder: ClassTypeFinder | None = None
         self.labels: dict[str, tuple[str, str]] = {}
-        self.scattered = np.empty(0, dtype=np.int64)
-        self._hashes, self._keeps_hashes = array("q"), True
+        self.scattered, self._ids, self._keeps_ids = HashSet(), HashSet(), True
 
     def see(self, predicate: str, quad: Quad) -> None:
         """Take a statement that matters in no vocabulary."""
@@ -229,8 +227,8 @@ class Vocabulary:
     def add(self, subject: str, facts: Sequence[Fact]) -> None:
         """Take the adjacent statements of a subject that matter in some vocabulary."""
         identity, counts = entity_id(subject), self.counts
-        if self._keeps_hashes:
-            self._hashes.append(hash(identity))
+        if self._keeps_ids:
+            self._ids.add(identity)
         classes = set()
         for predicate, value, language, _ in facts:
             counts[predicate] += 1
@@ -274,7 +272,7 @@ class Vocabulary:
         elif any(not name.startswith(VOCABULARIES) for name in classes):
             n["instances"] += 1
         if n["subjects"] == _MAX_SEEN and self._choose().is_items:
-            self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all
+            self._keeps_ids, self._ids = False, HashSet()  # the largest base of all
 
     def _choose(self) -> Profile:
         n, counts, found = self._n, self.counts, profiles()
@@ -302,9 +300,8 @@ class Vocabulary:
             self.tree = self._concepts
         self.tree.finish()
         if not chosen.is_items:
-            values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
-            self.scattered = values[counts > 1]
-        self._concepts, self._hashes = ClassGraph(), array("q")
+            self.scattered = HashSet(self._ids.repeated())
+        self._concepts, self._ids = ClassGraph(), HashSet()
 
 
 def is_true(value: str) -> bool:

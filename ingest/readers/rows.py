@@ -11,19 +11,16 @@ import csv
 import json
 import math
 import re
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
 from ingest.base.languages import language_code
-from ingest.base.reader import RowStore, name_hash
+from ingest.base.reader import HashSet, RowStore
 from ingest.io import limits
 from ingest.io.encoding import BadLine
 from ingest.io.report import (
@@ -61,30 +58,6 @@ _LITERAL = re.compile(r"""(['"])(.*)\1(?:@([A-Za-z-]+)|\^\^.*)?""", re.DOTALL)
 _ROLES = {NAME: 0, ALIAS: 1, TAGGED_NAME: 2}  # the lowest gives the canonical name
 
 
-class Ids:
-    """Ids as hashes of 8 bytes: of the entities of one file, for instance, which names in another file belong to."""
-
-    def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._n_sorted = 0
-
-    def add(self, id_: str) -> None:
-        self._hashes.append(name_hash(id_))
-
-    def __contains__(self, id_: str) -> bool:
-        if self._n_sorted != len(self._hashes):
-            self._hashes = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes())
-            self._n_sorted = len(self._hashes)
-        found = name_hash(id_)
-        place = bisect_left(self._hashes, found)
-        return place < self._n_sorted and self._hashes[place] == found
-
-    def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        for entity in entities:
-            self.add(entity.entity_id)
-            yield entity
-
-
 class RowReader:
     """Reads the rows of one table."""
 
@@ -95,7 +68,7 @@ class RowReader:
         shape: Shape,
         report: ReadReport,
         *,
-        marks: Mapping[str, Ids],
+        marks: Mapping[str, HashSet],
         types_of: TypesOf,
     ) -> None:
         """Prepare to read a table that is a file of a known base (or an empty `shape`); `marks`: ids that other files

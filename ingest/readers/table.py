@@ -28,7 +28,7 @@ from ingest.base.format import (
     known_tables,
     read_head,
 )
-from ingest.base.reader import Reader, RowStore
+from ingest.base.reader import HashSet, Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_decodable, check_encoding, check_is_text
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
@@ -56,7 +56,7 @@ from ingest.readers.json_records import (
     unwrap,
     with_nested,
 )
-from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, only_one, parse_path, text_of
+from ingest.readers.rows import LISTS, ONE, RowReader, find_path, guess_separator, only_one, parse_path, text_of
 from ingest.readers.signs import SIGNS, find_root, looks_like_json
 from ingest.readers.suspicions import find_suspicions
 from ingest.readers.workbook import sheet_names, zero_padding
@@ -377,18 +377,18 @@ class TableReader(Reader):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of all files; of files whose rows are names, one for each id."""
-        marks: dict[str, Ids] = {}  # what files beside those with names say: preferred rows, allowed ids
+        marks: dict[str, HashSet] = {}  # what files beside those with names say: preferred rows, allowed ids
         for table, base, shape in self._tables() if len(self._files) > 1 else ():
             if shape.gives and table.header is not None:
-                at, ids = table.header.index(shape.gives_column), marks.setdefault(shape.gives, Ids())
+                at, ids = table.header.index(shape.gives_column), marks.setdefault(shape.gives, HashSet())
                 for row, _, _ in self._row_reader(table, base, shape, report, {}).good_rows():
                     ids.add(text_of(row[at]))
         with RowStore() as store:
             yield from self._read_files(store, marks, report)
 
-    def _read_files(self, store: RowStore, marks: dict[str, Ids], report: ReadReport) -> Iterator[Entity]:
+    def _read_files(self, store: RowStore, marks: dict[str, HashSet], report: ReadReport) -> Iterator[Entity]:
         """The entities of all files; rows that give a name or a type each are put together after the last of them."""
-        known: Ids | None = None
+        known: HashSet | None = None
         gathering: RowReader | None = None
         for table, base, shape in self._tables():
             if shape.gives:
@@ -399,8 +399,10 @@ class TableReader(Reader):
                 gathering = rows
                 rows.gather(store, self._options.languages, has_own_name=self._columns.name is not None)
             elif len(self._files) > 1 and base is not None:
-                known = known or Ids()
-                yield from known.collect(rows.entities())
+                known = known or HashSet()
+                for entity in rows.entities():
+                    known.add(entity.entity_id)
+                    yield entity
             else:
                 yield from rows.entities()
             if report.rows == before:
@@ -425,7 +427,7 @@ class TableReader(Reader):
                 yield table, base, shape
 
     def _row_reader(
-        self, table: Table, base: Base | None, shape: Shape, report: ReadReport, marks: dict[str, Ids]
+        self, table: Table, base: Base | None, shape: Shape, report: ReadReport, marks: dict[str, HashSet]
     ) -> RowReader:
         layout = self._find_layout(table, base, shape, report)
         return RowReader(table, layout, shape, report, marks=marks, types_of=self._types_of)
