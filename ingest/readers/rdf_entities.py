@@ -6,9 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib import resources
 from itertools import chain
-from typing import Any
 
 import msgspec
 from pyoxigraph import Quad
@@ -20,7 +18,7 @@ from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, Term, clean, short_id
-from ingest.readers.signs import PREFIXES
+from ingest.readers.signs import PREFIXES, VOCABULARIES
 from ingest.readers.wikidata import (
     FALLBACK,
     MULTILINGUAL,
@@ -54,33 +52,15 @@ RDF_TYPE, LABEL, LITERAL_FORM, DEPRECATED, NOTATION = expand(
 )
 SUBCLASS_OF, CONCEPT, WIKIDATA_TYPE, WIKIDATA_PARENT = expand("rdfs:subClassOf skos:Concept wdt:P31 wdt:P279".split())
 ALT_ID, XREF, NAMESPACE = expand(f"oboInOwl:{name}" for name in ("hasAlternativeId", "hasDbXref", "hasOBONamespace"))
-REPLACED_BY = frozenset(expand(("obo:IAO_0100001", "dcterms:isReplacedBy")))
-SAME_AS = frozenset(expand(("owl:sameAs", "skos:exactMatch", "schema:sameAs", "https://schema.org/sameAs")))
-CLASSES = frozenset(expand(("owl:Class", "rdfs:Class")))
-PROPERTIES = frozenset(
-    expand(
-        "rdf:Property owl:ObjectProperty owl:DatatypeProperty owl:AnnotationProperty owl:FunctionalProperty "
-        "owl:TransitiveProperty owl:SymmetricProperty owl:InverseFunctionalProperty".split()
-    )
-)
 BASE = "file:///"  # before a relative IRI; it is removed from ids again
-_ISO = "http://purl.org/iso25964/skos-thes#"
-NO_ENTITIES = frozenset(
-    expand(
-        "skos:ConceptScheme skos:Collection skos:OrderedCollection owl:Ontology owl:Axiom owl:Restriction skosxl:Label "
-        f"rdfs:Datatype sh:NodeShape sh:PropertyShape {_ISO}ThesaurusArray {_ISO}ConceptGroup "
-        "http://rdfs.org/ns/void#Dataset".split()
-    )
-)
+_TERMS = {what: expand(names.split()) for what, names in VOCABULARIES["terms"].items()}
+REPLACED_BY, SAME_AS = frozenset(_TERMS["replaced_by"]), frozenset(_TERMS["same_as"])
+CLASSES, PROPERTIES = frozenset(_TERMS["classes"]), frozenset(_TERMS["properties"])
+NO_ENTITIES = frozenset(_TERMS["no_entities"])
 """Classes of what organises a vocabulary and is not in it."""
 
-VOCABULARIES = (*(PREFIXES[name] for name in "rdfs owl skos rdf skosxl sh oboInOwl".split()), _ISO)
-_EMPTY_TYPES = frozenset({"Thing", "Resource", "NamedIndividual", "Concept", "Class", "Item"})
-_TYPE_SPACES = (
-    *("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", PREFIXES["foaf"], PREFIXES["dbo"]),
-    *("http://wikiba.se/ontology#", "http://www.w3.org/ns/org#", "http://www.w3.org/2003/01/geo/wgs84_pos#"),
-    *VOCABULARIES,
-)
+_TYPE_SPACES = (*_TERMS["spaces_of_types"], *_TERMS["vocabularies"])
+_EMPTY_TYPES = frozenset("Thing Resource NamedIndividual Concept Class Item".split())
 _ID_SPACES = (WIKIDATA, YAGO, BASE)
 
 
@@ -133,15 +113,13 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=1)
 def profiles() -> Mapping[str, Profile]:
     """The vocabularies of the table that ships, by name: wikidata, yago, ontology, skos, and names for all others."""
-    content = resources.files("ingest.readers").joinpath("vocabularies.json").read_bytes()
-    table = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
     expanded = {
         name: {
             key: dict(zip(expand(value), value.values(), strict=True)) if isinstance(value, dict) else
             expand(value) if isinstance(value, list) else value
             for key, value in one.items()
         }
-        for name, one in table.items()
+        for name, one in VOCABULARIES["profiles"].items()
     }  # fmt: skip
     return msgspec.convert(expanded, type=dict[str, Profile])
 
@@ -269,7 +247,7 @@ class Vocabulary:
             n["concepts"] += 1
         elif not PROPERTIES.isdisjoint(classes):
             n["properties"] += 1
-        elif any(not name.startswith(VOCABULARIES) for name in classes):
+        elif any(not name.startswith(_TERMS["vocabularies"]) for name in classes):
             n["instances"] += 1
         if n["subjects"] == _MAX_SEEN and self._choose().is_items:
             self._keeps_ids, self._ids = False, HashSet()  # the largest base of all

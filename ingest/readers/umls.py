@@ -27,6 +27,7 @@ from operator import itemgetter
 from xml.etree.ElementTree import Element
 
 from ingest.base.format import PathLike, ReadOptions
+from ingest.base.languages import OF_UMLS, language_code
 from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
@@ -115,21 +116,7 @@ OTHER_SOURCE, RESTRICTED, SUPPRESSED, SEMANTIC_TYPE = "other_source", "restricte
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Sources of definitions, preferred first; the others follow by name."""
 
-LANGUAGES = {
-    "ar": "ARA", "bg": "BUL", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA",
-    "et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN", "is": "ICE",
-    "it": "ITA", "ja": "JPN", "ko": "KOR", "lt": "LIT", "lv": "LAV", "nb": "NOR", "nl": "DUT", "nn": "NOR",
-    "no": "NOR", "pl": "POL", "pt": "POR", "ro": "RUM", "ru": "RUS", "sk": "SLO", "sl": "SLV", "sv": "SWE",
-    "tr": "TUR", "uk": "UKR", "zh": "CHI",
-}  # fmt: skip
-"""UMLS's codes (LAT, after ISO 639-2/B) by ISO 639-1. Other languages are given by the code of UMLS."""
-
-_ISO_OF = {code: language for language, code in LANGUAGES.items()}  # of NOR, which is nb, nn and no, the last one
-
-_OF_OTHER_CODE = {
-    "EUS": "BAQ", "ZHO": "CHI", "CES": "CZE", "NLD": "DUT", "FRA": "FRE", "DEU": "GER", "ELL": "GRE", "ISL": "ICE",
-    "RON": "RUM", "HRV": "SCR", "SLK": "SLO",
-}  # fmt: skip
+_ISO_OF = {code: language for language, code in OF_UMLS.items()}  # of NOR, which is nb, nn and no, the last one
 
 COLUMNS = {
     "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF".split(),
@@ -153,13 +140,11 @@ def umls_language(code: str) -> str:
     SettingsError if it is none of these.
     """
     plain = code.strip().replace("_", "-").partition("-")[0]
-    if plain.lower() in LANGUAGES:
-        return LANGUAGES[plain.lower()]
-    upper = plain.upper()
-    if len(upper) == 3 and upper.isascii() and upper.isalpha():
-        return _OF_OTHER_CODE.get(upper, upper)
-    known = ", ".join(sorted(LANGUAGES))
-    raise SettingsError(f"'{code}' is not a language of UMLS. Give a code of three letters (ENG), or one of: {known}")
+    known = OF_UMLS.get(language_code(plain), plain.upper())
+    if len(known) == 3 and known.isascii() and known.isalpha():
+        return known
+    message = f"'{code}' is not a language of UMLS. Give a code of three letters (ENG), or one of: {', '.join(OF_UMLS)}"
+    raise SettingsError(message)
 
 
 class UmlsReader(Reader):
