@@ -17,18 +17,18 @@ by one, and nothing else: all users of the hashes compare the strings too.
 
 from __future__ import annotations
 
-import json
+import pickle
 import sqlite3
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import blake2b, sha256
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -164,10 +164,10 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         yield from _counted(runs, report)
         return
     with RowStore() as store:
-        whole = store_scattered(runs, HashSet(scattered), store, id_of=attrgetter("entity_id"), to_json=entity_to_json)
+        whole = store_scattered(runs, HashSet(scattered), store, id_of=attrgetter("entity_id"))
         yield from _counted(whole, report)
         report.place = "", 0
-        yield from _counted(merge_adjacent(map(entity_from_json, store.rows()), report, _refuse), report)
+        yield from _counted(merge_adjacent(store.rows(), report, _refuse), report)
 
 
 def _refuse(reason: str, row: Entity) -> None:
@@ -182,20 +182,18 @@ def _counted(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]
 
 
 def store_scattered(
-    runs: Iterable[T], scattered: HashSet, store: RowStore, *, id_of: Callable[[T], str], to_json: Callable[[T], str]
+    runs: Iterable[T], scattered: HashSet, store: RowStore, *, id_of: Callable[[T], str]
 ) -> Iterator[T]:
-    """Yield the runs that are all there is of their id, in the order of the input; put the others into the database, by
-    their ids, as JSON.
-    """
+    """Yield the runs that are all there is of their id, in the order of the input; put the others into the store."""
     for run in runs:
         if scattered and id_of(run) in scattered:
-            store.add([(id_of(run), to_json(run))])
+            store.add([(id_of(run), run)])
         else:
             yield run
 
 
 class RowStore:
-    """Texts by id that wait for the end of the input, in an unnamed database on disk."""
+    """What is said of ids and waits for the end of the input, in an unnamed database on disk."""
 
     def __init__(self) -> None:
         # A load may start a reader in one thread and close it in another.
@@ -205,7 +203,7 @@ class RowStore:
             "PRAGMA temp_store = FILE",
             "PRAGMA journal_mode = OFF",
             "PRAGMA synchronous = OFF",
-            "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, record TEXT NOT NULL)",
+            "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, record BLOB NOT NULL)",
             "BEGIN",  # for good: nobody else reads it
         ):
             self._database.execute(statement)
@@ -217,32 +215,32 @@ class RowStore:
     def __exit__(self, *exc_info: object) -> None:
         self._database.close()
 
-    def add(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Add ids with texts. Raises InputError if they cannot be written."""
-        records = ((_blob(id_), text) for id_, text in rows)
+    def add(self, rows: Iterable[tuple[str, object]]) -> None:
+        """Add ids with records. Raises InputError if they cannot be written."""
+        records = ((_blob(id_), pickle.dumps(record, pickle.HIGHEST_PROTOCOL)) for id_, record in rows)
         try:
             self._database.executemany("INSERT INTO rows (id, record) VALUES (?, ?)", records)
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be stored: {error}. {_ADVICE}") from error
 
-    def find(self, id_: str, most: int) -> list[str]:
-        """The first texts of an id, after all were added. Raises as `add`."""
+    def find(self, id_: str, most: int) -> list[Any]:
+        """The first records of an id, after all were added. Raises as `add`."""
         if not self._is_indexed:
             list(self._read("CREATE INDEX rows_by_id ON rows (id, sequence)"))
             self._is_indexed = True
         return list(self._read("SELECT record FROM rows WHERE id = ? ORDER BY sequence LIMIT ?", _blob(id_), most))
 
-    def rows(self) -> Iterator[str]:
-        """All texts, those of one id together in their order, ids by first appearance. Raises as `add`."""
+    def rows(self) -> Iterator[Any]:
+        """All records, those of one id together in their order, ids by first appearance. Raises as `add`."""
         return self._read(
             "SELECT record FROM (SELECT record, sequence, min(sequence) OVER (PARTITION BY id) AS first FROM rows) "
             "ORDER BY first, sequence"
         )
 
-    def _read(self, query: str, *values: bytes | int) -> Iterator[str]:
+    def _read(self, query: str, *values: bytes | int) -> Iterator[Any]:
         try:
             for (record,) in self._database.execute(query, values):
-                yield record
+                yield pickle.loads(record)  # noqa: S301 - nobody else writes it
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
 
@@ -250,20 +248,6 @@ class RowStore:
 def _blob(id_: str) -> bytes:
     """Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL."""
     return id_.encode("utf-8", "surrogatepass")
-
-
-def entity_to_json(entity: Entity) -> str:
-    """An entity as one line of JSON, lone surrogates included."""
-    return json.dumps(_values_of(entity), default=dict)
-
-
-_values_of = attrgetter(*(one.name for one in fields(Entity)))
-
-
-def entity_from_json(record: str) -> Entity:
-    """Reverse `entity_to_json`."""
-    entity_id, canonical_name, aliases, kb_types, types, *others = json.loads(record)
-    return Entity(entity_id, canonical_name, tuple(aliases), tuple(kb_types), tuple(types), *others)
 
 
 class Reader(ABC):

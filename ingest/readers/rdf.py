@@ -27,7 +27,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-import msgspec
 import numpy as np
 import pyoxigraph
 from pyoxigraph import Literal, NamedNode, Quad
@@ -50,9 +49,6 @@ from pearl_qdrant.records import Entity
 BLANK_NODE = "blank_node"
 
 Run = tuple[str, list[known.Fact]]  # a subject and what is said of it in one place
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(tuple[int, str, list[known.Fact]])
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
@@ -158,14 +154,13 @@ class RdfReader(Reader):
                     self._find_vocabulary().scattered,
                     store,
                     id_of=itemgetter(1),
-                    to_json=lambda run: _encoder.encode(run).decode(),
                 )
                 for _, subject, facts in adjacent:
                     report.place = source.path, facts[0][3]
                     entity = maker.make(subject, facts)
                     if entity is not None:
                         yield entity
-            for subject, records in groupby(map(_decoder.decode, store.rows()), itemgetter(1)):
+            for subject, records in groupby(store.rows(), itemgetter(1)):
                 entity = maker.make(subject, self._join(subject, records, report))
                 if entity is not None:
                     yield entity

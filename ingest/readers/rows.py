@@ -16,8 +16,6 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
 from ingest.base.languages import language_code
 from ingest.base.reader import HashSet, RowStore
@@ -257,15 +255,15 @@ class RowReader:
         store.add(self._facts(list(map(language_code, languages)), has_own_name))
 
     def gathered(self, store: RowStore) -> Iterator[Entity]:
-        for id_, facts in groupby(map(_decoder.decode, store.rows()), itemgetter(0)):
+        for id_, facts in groupby(store.rows(), itemgetter(0)):
             entity = self._put_together(id_, islice(facts, limits.MAX_ROWS))
             if entity is None:
                 self._report.filter_out(NO_NAME)
             else:
                 yield entity
 
-    def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, str]]:
-        """For each row that gives something, its id and a `_Fact` as JSON."""
+    def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, _Fact]]:
+        """For each row that gives something, its id and a `_Fact`."""
         shape, header, report = self._shape, self._table.header or [], self._report
 
         def cell_of(column: str | None) -> Callable[[list[Any]], str]:
@@ -293,11 +291,11 @@ class RowReader:
                 is_preferred = marked_of(row) in preferred if preferred is not None else preferred_of(row) == "1"
                 rank = (_ROLES.get(role, 0), place, not is_preferred)
                 code = language if _CODE.fullmatch(language) else ""
-                yield id_, _encoder.encode((id_, role, value, rank, code)).decode()
+                yield id_, (id_, role, value, rank, code)
 
     def _put_together(self, id_: str, facts: Iterable[_Fact]) -> Entity | None:
         """The entity of the facts about an id; None if no name is among them."""
-        names: list[tuple[Any, str, str]] = []
+        names: list[tuple[tuple[int, int, bool], str, str]] = []
         native: list[str] = []
         description = None
         for _, role, value, rank, language in facts:
@@ -320,11 +318,8 @@ class RowReader:
         return self._report.make_entity(id_, unique, kb_types, types, description, languages=languages)
 
 
-_Fact = tuple[str, str, str, Any, str]
+_Fact = tuple[str, str, str, tuple[int, int, bool], str]
 """Id, role, value, the rank of a name among those of the id, and its language or ""."""
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(_Fact)
 
 
 def _place(language: str, wanted: Sequence[str]) -> int:

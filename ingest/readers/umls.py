@@ -16,7 +16,6 @@ Types and definitions wait in a temporary SQLite database; memory does not grow 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -251,7 +250,7 @@ class UmlsReader(Reader):
 
     def _find_definition(self, cui: str, auis: set[str], definitions: RowStore) -> str | None:
         """The best definition of an id that belongs to one of the atoms or to none: by source, then the shorter one."""
-        rows = map(json.loads, definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ())
+        rows = definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ()
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
@@ -263,14 +262,14 @@ class UmlsReader(Reader):
             if tui:
                 yield cui, tui
 
-    def _read_definitions(self, report: ReadReport) -> Iterator[tuple[str, str]]:
+    def _read_definitions(self, report: ReadReport) -> Iterator[tuple[str, object]]:
         """Ids and definitions of MRDEF, the least is the best: place and name of its source, length, text, AUI."""
         order = list(self._sabs or DEFINITION_SOURCES)
         for cui, aui, _, _, sab, text, suppress, _ in self._read("MRDEF", report):
             text = text.strip()
             if text and suppress == "N" and (not self._sabs or sab in self._sabs):
                 place = order.index(sab) if sab in order else len(order)
-                yield cui, json.dumps([place, sab, len(text), text, aui])
+                yield cui, (place, sab, len(text), text, aui)
 
     def _read_ranks(self) -> Mapping[tuple[str, str], int]:
         """The rank of each source and term type; the highest one is the best."""
