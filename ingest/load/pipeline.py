@@ -16,7 +16,6 @@ the last one to finish builds the graph.
 from __future__ import annotations
 
 import queue
-import tempfile
 import threading
 import time
 import weakref
@@ -26,14 +25,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import BinaryIO, TypeVar, cast
+from typing import TypeVar, cast
 
-import msgspec
 import numpy as np
 
-from ingest.base.reader import Hashes, HashSet, Reader, ScanResult
+from ingest.base.reader import Hashes, HashSet, Reader, RowStore, ScanResult
 from ingest.io.report import ReadReport
-from ingest.io.streams import as_input_error
 from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreError
@@ -97,13 +94,9 @@ class RepeatedNames:
         """As `Encoder.encode`; remembered names are not encoded again."""
         distinct = list(dict.fromkeys(names))
         new = [name for name in distinct if name not in self._kept]
-        found = self._encoder.encode(new)
-        if len(new) < len(names):
-            kept = [name for name in distinct if name in self._kept]
-            place = {name: i for i, name in enumerate((*new, *kept))}
-            whole = joined([found, *(self._kept[name] for name in kept)]).take([place[name] for name in names])
-        else:
-            kept, whole = [], found
+        found, kept = self._encoder.encode(new), [name for name in distinct if name in self._kept]
+        place = {name: i for i, name in enumerate((*new, *kept))}
+        whole = joined([found, *(self._kept[name] for name in kept)]).take([place[name] for name in names])
         for name in kept:
             self._kept.move_to_end(name)
         self._remember(new, found)
@@ -195,7 +188,8 @@ WINDOW = 4096  # Names encoded together: enough to sort by length with little pa
 FLUSH_S = 10.0  # Seconds between two flushes, which take a fraction of a second
 
 
-class Named(msgspec.Struct, array_like=True):
+@dataclass(frozen=True, slots=True)
+class Named:
     """An entity, and those of its names that are to be written."""
 
     entity: Entity
@@ -324,7 +318,8 @@ def ingest(  # long: all arguments of a load are documented here
     def bring() -> Inventory:
         report = ReadReport(max_errors=max_errors)
         entities = reader.read(report, scattered=scan.scattered)
-        with Inventory(collection) as inventory:
+        with RowStore() as store:
+            inventory = Inventory(collection, store)
             if not loading.is_update and not collection.count():
                 inventory.added = scan.names
                 writing.run(Named(entity, list(entity.names())) for entity in entities)
@@ -333,8 +328,8 @@ def ingest(  # long: all arguments of a load are documented here
             if inventory.entities and before.state == "loading":
                 events.resumed(inventory.entities)
             writing.stored = inventory.entities
-            if inventory.to_write:
-                writing.run(inventory.lacking())
+            if inventory.added:
+                writing.run(store.rows())
             return inventory
 
     inventory = bring()
@@ -445,25 +440,14 @@ def _check_count(collection: Collection, scan: ScanResult) -> None:
 BATCH = 1000  # Points looked up, replaced or deleted at a time
 
 
-_NOT_WRITTEN = "temporary file", "new names cannot be written: {}. Point TMPDIR to a larger disk"
-
-
 class Inventory:
-    """A base compared with a collection; ends its temporary file as a context manager. Counts entities that are stored
-    as they are, names that are lacking, had another payload, or are stored, and names in the file.
+    """A base compared with a collection; what lacks goes into `store`, as `Named`. Counts entities that are stored as
+    they are, and names that are lacking, had another payload, or are stored.
     """
 
-    def __init__(self, collection: Collection) -> None:
-        self.entities = self.added = self.changed = self.unchanged = self.to_write = 0
-        self._collection = collection
-        self._seen = HashSet()
-        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
-
-    def __enter__(self) -> Inventory:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._file.close()
+    def __init__(self, collection: Collection, store: RowStore) -> None:
+        self.entities = self.added = self.changed = self.unchanged = 0
+        self._collection, self._store, self._seen = collection, store, HashSet()
 
     def compare(self, entities: Iterator[Entity], on_progress: Callable[[int], None]) -> None:
         """Look all entities up; `on_progress` is called with the number of names that are stored. Raises InputError if
@@ -498,16 +482,8 @@ class Inventory:
             else:
                 self.unchanged += 1
         self.entities += not lacking and len(changed) == n_before
-        self.to_write += len(lacking)
         if lacking:
-            with as_input_error(*_NOT_WRITTEN):
-                self._file.write(msgspec.json.encode(Named(entity, lacking)) + b"\n")
-
-    def lacking(self) -> Iterator[Named]:
-        """What is to be written, in the order of the base."""
-        with as_input_error(*_NOT_WRITTEN):
-            self._file.seek(0)
-            yield from map(msgspec.json.Decoder(Named).decode, self._file)
+            self._store.add([(entity.entity_id, Named(entity, lacking))])
 
     def find_retired(self) -> list[str]:
         """Ids of the points that the base lacks, without those of learned names."""
