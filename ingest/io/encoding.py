@@ -149,9 +149,6 @@ class Utf8Source(ByteSource):
         else:
             yield from self._watch(first, chunks)
 
-    def close(self) -> None:
-        self._source.close()
-
     def _watch(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Pieces as they are, until bytes that are not UTF-8 show another encoding."""
         chunks = chain((first,) if first else (), chunks)

@@ -42,7 +42,7 @@ from ingest.readers.columns import (
     find_layout,
     is_indented,
 )
-from ingest.readers.converted import Converted, XmlSource, convert
+from ingest.readers.converted import XmlSource, YamlSource
 from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
 from ingest.readers.headers import columns_of, find_header, is_header, is_no_row, shown
 from ingest.readers.json_records import (
@@ -129,7 +129,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
     where = prefix.rpartition(".")[0] if prefix else ""
-    about = source.about if isinstance(source, Converted) else "JSON"
+    about = source.about if isinstance(source, (XmlSource, YamlSource)) else "JSON"
     table = Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
     if where:
         table.about += f", the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
@@ -364,9 +364,10 @@ class TableReader(Reader):
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):
             for source in self.open_sources(paths):
-                is_foreign = kind in ("xml", "yaml")
-                file = convert(source, kind, options.records) if is_foreign else self.as_text(source, self._encoding)
-                self._files.append(file)
+                if kind == "xml":
+                    self._files.append(XmlSource(source, options.records))
+                else:
+                    self._files.append(YamlSource(source) if kind == "yaml" else self.as_text(source, self._encoding))
             self._kind = "jsonl" if kind in ("xml", "yaml") else kind
             return
         if not paths:

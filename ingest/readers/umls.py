@@ -42,7 +42,7 @@ from ingest.io.report import (
     make_excerpt,
 )
 from ingest.io.streams import STDIN, ByteSource, list_inputs, open_source
-from ingest.readers.converted import read_elements
+from ingest.readers.converted import read_elements, text_of
 from ingest.readers.signs import UMLS_PACKED, last_part, umls_table_of, umls_table_of_rows
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.records import Entity
@@ -395,28 +395,24 @@ class MeshReader(Reader):
         kind = _RECORDS[record.tag]
         id_ = _text(record, f"{kind}UI")
         names = [_text(record, f"{kind}Name/String")]
-        names += [_string(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
+        names += [text_of(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
         names = list(dict.fromkeys(filter(None, names)))
         if not id_ or not names:
             report.skip_here(NO_NAME if id_ else NO_ID, id_ or " ".join(names))
             return None
         native = [
-            one for number in record.iterfind("TreeNumberList/TreeNumber") for one in tree_prefixes(_string(number))
+            one for number in record.iterfind("TreeNumberList/TreeNumber") for one in tree_prefixes(text_of(number))
         ]
         native += [
-            _string(one).lstrip("*")
+            text_of(one).lstrip("*")
             for one in record.iterfind("HeadingMappedToList/*/DescriptorReferredTo/DescriptorUI")
         ]
         kb_types, types = self.find_types(native)
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
-        description = next((text for note in notes if (text := _string(note))), None) or _text(record, "Note") or None
+        description = next((text for note in notes if (text := text_of(note))), None) or _text(record, "Note") or None
         return report.make_entity(id_, names, kb_types, types, description)
-
-
-def _string(element: Element) -> str:
-    return " ".join((element.text or "").split())
 
 
 def _text(record: Element, path: str) -> str:
     found = record.find(path)
-    return "" if found is None else _string(found)
+    return "" if found is None else text_of(found)
