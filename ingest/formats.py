@@ -1,8 +1,9 @@
 """The registry of formats: which can be read, which one a path shows, and opening a reader.
 
 To add a base that ships as tables: an entry in `ingest/readers/bases.json`. To add another format: a module in
-`ingest/readers` with a reader, its beginning in `ingest/readers/signs.py`, and an entry in `formats.json`. An option that
-no other format has is one more field of `ReadOptions`, which its entry names. No reader is loaded before it is needed.
+`ingest/readers` with a reader, its beginning in `ingest/readers/signs.py`, and an entry in `formats.json`. An option
+that no other format has is one more field of `ReadOptions`, which its entry names. No reader is loaded before it is
+needed.
 """
 
 from __future__ import annotations
