@@ -32,8 +32,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pearl_qdrant import settings
-from pearl_qdrant.binary_tables import refuse_expansion
+from pearl_qdrant import binary_tables, settings
 from pearl_qdrant.errors import FormatError, InputError
 
 CHUNK = 1 << 18  # bytes read or decompressed at a time
@@ -164,7 +163,7 @@ def _zstd() -> Any:
 
 def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None:
     """As `binary_tables.check_expansion`, for all that is read here."""
-    refuse_expansion(path, n_stored, n_written, kind, grace=RATIO_GRACE, ratio=MAX_RATIO)
+    binary_tables.check_expansion(path, n_stored, n_written, kind, grace=RATIO_GRACE, ratio=MAX_RATIO)
 
 
 SEPARATOR = "!"  # between archive and member in the path of a source

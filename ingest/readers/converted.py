@@ -8,7 +8,6 @@ language, and those inside a text. YAML is read without types, so that ``NO`` an
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,8 @@ from html.entities import name2codepoint
 from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+import msgspec
 
 from ingest.io import limits
 from ingest.io.encoding import Utf8Source
@@ -70,7 +71,7 @@ class XmlSource(ByteSource):
     def chunks(self) -> Iterator[bytes]:
         place = self.place
         for _, element in read_elements(self._source, lambda path: tuple(path) == place):
-            yield json.dumps(_as_object(element), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            yield msgspec.json.encode(_as_object(element)) + b"\n"
 
 
 class _EnoughError(Exception):
@@ -184,7 +185,7 @@ class YamlSource(ByteSource):
         try:
             documents = list(yaml.load_all(data.decode("utf-8", "replace"), Loader=loader))
             check_expansion(self.path, len(data), _size(documents, {}), "YAML")
-            yield json.dumps(documents[0] if len(documents) == 1 else documents).encode()
+            yield msgspec.json.encode(documents[0] if len(documents) == 1 else documents)
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(self.path, None, f"is no YAML that can be read ({error})") from error
 
