@@ -31,7 +31,7 @@ import numpy as np
 
 from ingest.base.reader import Hashes, HashSet, Reader, RowStore, ScanResult
 from ingest.io.report import ReadReport
-from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
+from ingest.load.request import LoadEvents, LoadRequest, LoadResult, MayRemove
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.ngrams import IdfTable
@@ -272,55 +272,44 @@ def _windows(named: Iterable[Named]) -> Iterator[Window]:
         yield window
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
-    """What a load is to its collection: `input_name` identifies it among those that are loaded into it; an update wants
-    it to hold nothing else; without `finalize` no graph is built; `write` writes elsewhere than in this process.
-    """
-
-    input_name: str = "input"
-    is_update: bool = False
-    kb_version: str | None = None
-    finalize: bool = True
-    write: WriteWindows | None = None
-
-
-def ingest(  # long: all arguments of a load are documented here
+def ingest(  # long: the steps of a load are all here
     reader: Reader,
     scan: ScanResult,
     encoder: Encoder,
     collection: Collection,
+    request: LoadRequest,
     *,
-    max_errors: int | None,
-    loading: Loading = Loading(),
-    may_remove: MayRemove = allow,
-    events: LoadEvents | None = None,
+    input_name: str = "input",
+    is_update: bool = False,
+    write: WriteWindows | None = None,
 ) -> LoadResult:
-    """Bring a collection to a scanned base, and build its graph; writing a name twice changes nothing.
+    """Bring a collection to a scanned base, and build its graph; writing a name twice changes nothing. `input_name`
+    identifies the base among those that are loaded into the collection; an update wants it to hold nothing else;
+    `write` writes elsewhere than in this process.
 
     While the manifest has an unfinished load of another input, the graph is not built. An update deletes nothing if
     rows of the new release could not be read, or `may_remove` refuses. Raises InputError if the input cannot be read,
     or has too many bad rows; StoreError if the store fails after all retries, or does not hold what was written.
     """
-    events, start = events or LoadEvents(), time.perf_counter()
-    before = _start(collection, encoder, scan, loading.input_name, is_update=loading.is_update)
+    events, start = request.events, time.perf_counter()
+    before = _start(collection, encoder, scan, input_name, is_update=is_update)
 
     def note(stored: int, *, is_done: bool = False) -> None:
-        if not loading.is_update:
-            noted = Checkpoint(input=loading.input_name, digest=scan.digest, entities=stored, is_done=is_done)
+        if not is_update:
+            noted = Checkpoint(input=input_name, digest=scan.digest, entities=stored, is_done=is_done)
             collection.write_checkpoint(noted)
         events.entities_stored(stored)
 
     repeated = scan.repeated_name_hashes
-    elsewhere = None if loading.write is None else partial(loading.write, collection.manifest, repeated)
+    elsewhere = None if write is None else partial(write, collection.manifest, repeated)
     writing = _Pass(RepeatedNames(encoder, repeated), collection, events, note, elsewhere)
 
     def bring() -> Inventory:
-        report = ReadReport(max_errors=max_errors)
+        report = ReadReport(max_errors=request.max_errors)
         entities = reader.read(report, scattered=scan.scattered)
         with RowStore() as store:
             inventory = Inventory(collection, store)
-            if not loading.is_update and not collection.count():
+            if not is_update and not collection.count():
                 inventory.added = scan.names
                 writing.run(Named(entity, list(entity.names())) for entity in entities)
                 return inventory
@@ -337,33 +326,33 @@ def ingest(  # long: all arguments of a load are documented here
         inventory.added += bring().added
         _check_count(collection, scan)
     n_removed = n_kept = 0
-    if loading.is_update:
-        n_removed, n_kept = _remove_retired(collection, inventory, scan, may_remove)
+    if is_update:
+        n_removed, n_kept = _remove_retired(collection, inventory, scan, request.may_remove)
     note(scan.entities, is_done=True)
     load_seconds, start = time.perf_counter() - start, time.perf_counter()
     checkpoints = collection.read_manifest().checkpoints
     unfinished = tuple(one.input for one in checkpoints if not one.is_done)
-    if loading.finalize and not unfinished:
+    if not unfinished:
         collection.finalize(events.graph_built)
-    graph_seconds, points = time.perf_counter() - start, collection.count()
+    graph_seconds = time.perf_counter() - start
     if not unfinished:
         inputs = [LoadedInput(input=one.input, digest=one.digest) for one in checkpoints]
-        if loading.is_update and not n_kept:
-            inputs = [LoadedInput(input=loading.input_name, digest=scan.digest)]
-        _finish(collection, scan, inputs, points, loading)
+        if is_update and not n_kept:
+            inputs = [LoadedInput(input=input_name, digest=scan.digest)]
+        _finish(collection, scan, inputs, request, is_update=is_update)
     return replace(
         plain_result(collection, scan, encoder.info),
         load_seconds=load_seconds,
         encode_seconds=writing.encode_seconds,
         graph_seconds=graph_seconds,
-        is_update=loading.is_update,
+        is_update=is_update,
         added=inventory.added,
         changed=inventory.changed,
         unchanged=inventory.unchanged,
         removed=n_removed,
         kept=n_kept,
         resumed_at=inventory.entities,
-        rewritten=inventory.added if not loading.is_update and _was_whole(before, scan) else 0,
+        rewritten=inventory.added if not is_update and _was_whole(before, scan) else 0,
         unfinished=unfinished,
     )
 
@@ -400,15 +389,16 @@ def _remove_retired(
 
 
 def _finish(
-    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], points: int, loading: Loading
+    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], request: LoadRequest, *, is_update: bool
 ) -> None:
     """Write the inputs, the counts and the IDF table to the manifest, and remove their checkpoints.
 
     In a folder that is one write. On a server the checkpoints go last: a load that dies before is repeated.
     """
+    points = collection.count()
     idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
     before, names = collection.read_manifest(), {one.input for one in inputs}
-    others = () if loading.is_update else tuple(one for one in before.loaded if one.input not in names)
+    others = () if is_update else tuple(one for one in before.loaded if one.input not in names)
     changed = {
         "state": "ready",
         "ngram_rarity": idf,
@@ -416,10 +406,8 @@ def _finish(
         "checkpoints": tuple(one for one in before.checkpoints if one.input not in names),
         "entities": scan.entities if points == scan.names else collection.count_entities(),
         "names": points,
-        "edited": not loading.is_update
-        and before.edited
-        and points != scan.names,  # what was added by hand is still there
-        "kb_version": loading.kb_version or before.kb_version,
+        "edited": not is_update and before.edited and points != scan.names,  # what was added by hand is still there
+        "kb_version": request.kb_version or before.kb_version,
     }
     collection.write_manifest(before.model_copy(update=changed))
     for name in names:
