@@ -74,17 +74,17 @@ class ByteSource(ABC):
 
 
 @contextmanager
-def as_input_error(path: str, message: str, *, option: str | None = None) -> Iterator[None]:
-    """What the system refuses becomes an `InputError` with this message, which has what it says for ``{}``."""
+def _as_input_error(path: str) -> Iterator[None]:
+    """What the system refuses becomes an `InputError`."""
     try:
         yield
     except OSError as error:
-        raise InputError(path, None, message.format(error.strerror or error), option=option) from error
+        raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
 def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
     """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
-    with as_input_error(path, "reading failed: {}"):
+    with _as_input_error(path):
         head = read(_PIECE)
         compression = detect_compression(head)
         if compression is not None:
@@ -264,7 +264,7 @@ def _opened(path: str, _state: tuple[int, int, int], _process: int) -> zipfile.Z
 def _as_format_error(path: str) -> Iterator[None]:
     """What zipfile raises for a damaged archive becomes a `FormatError`; a disk error an `InputError`."""
     try:
-        with as_input_error(path, "reading failed: {}"):
+        with _as_input_error(path):
             yield
     except (*_DAMAGE, zlib.error, ValueError) as error:
         if isinstance(error, RuntimeError) and "password" in str(error):
