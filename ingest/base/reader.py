@@ -84,9 +84,7 @@ class HashSet:
         self._hashes.append(name_hash(text))
 
     def __contains__(self, text: str) -> bool:
-        if self._n_sorted != len(self._hashes):
-            self._hashes = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes())
-            self._n_sorted = len(self._hashes)
+        self._sort()
         found = name_hash(text)
         place = bisect_left(self._hashes, found)
         return place < self._n_sorted and self._hashes[place] == found
@@ -96,7 +94,13 @@ class HashSet:
 
     def repeated(self) -> Hashes:
         """Those that were added more than once."""
-        return _repeated(np.sort(np.frombuffer(self._hashes, "u8")))
+        self._sort()
+        return _repeated(np.frombuffer(self._hashes, dtype=np.uint64))
+
+    def _sort(self) -> None:
+        if self._n_sorted != len(self._hashes):
+            np.frombuffer(self._hashes, dtype=np.uint64).sort()  # in place
+            self._n_sorted = len(self._hashes)
 
 
 _CACHE_KIB = 16_384
