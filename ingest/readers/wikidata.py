@@ -260,16 +260,13 @@ class ClassTypeFinder:
     def _find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
         """The properties of an item that is an instance of some classes and a subclass of others; both may be empty."""
         own = tuple(dict.fromkeys((*classes, *superclasses)))
-        found, heights = self._graph.walk_up(own, limits.MAX_ANCESTORS)
+        found = self._graph.walk_up(own, limits.MAX_ANCESTORS)[0]
         of_instance = found if not superclasses else self._graph.walk_up(classes, limits.MAX_ANCESTORS)[0]
         reason = OTHER_CLASS if self._wanted and self._wanted.isdisjoint(found) else None
         if not INTERNAL_CLASSES.isdisjoint(of_instance):
             reason = WIKIMEDIA_INTERNAL
         kb_types = tuple(map(self._name, found[:MAX_KB_TYPES]))
-        if len(own) == 1:
-            types = nearest_types(found, heights, self._type_of)
-        else:
-            types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
+        types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
         return ClassTypes(kb_types, types, reason)
 
 
