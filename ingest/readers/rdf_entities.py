@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 
@@ -64,7 +65,8 @@ _EMPTY_TYPES = frozenset("Thing Resource NamedIndividual Concept Class Item".spl
 _ID_SPACES = (WIKIDATA, YAGO, BASE)
 
 
-class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class Profile:
     """How the entities of a vocabulary are read.
 
     Attributes:
@@ -98,7 +100,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def extend(self, labels: Iterable[str], aliases: Iterable[str], types: Iterable[str]) -> Profile:
         """The same with further properties before its own."""
-        return msgspec.structs.replace(
+        return replace(
             self,
             labels=tuple(dict.fromkeys((*labels, *self.labels))),
             aliases={**dict.fromkeys(aliases, ""), **self.aliases},
@@ -272,7 +274,7 @@ class Vocabulary:
         """Choose the vocabulary, with further properties of labels, aliases and types, and index what was taken."""
         chosen = self._choose()
         is_named_by_id = chosen.is_named_by_id and is_named_by_id
-        self.profile = msgspec.structs.replace(chosen.extend(*added), is_named_by_id=is_named_by_id)
+        self.profile = replace(chosen.extend(*added), is_named_by_id=is_named_by_id)
         if chosen is self._skos:
             self._concepts.replaced = self.tree.replaced
             self.tree = self._concepts
