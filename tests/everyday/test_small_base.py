@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
+from linker_base import linker_over
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
@@ -12,26 +11,17 @@ from pearl_qdrant.encoder.protocol import Encoder
 SQUARES = ("Kerkplein (Begijnendijk)", "Kerkplein (Betekom)", "Kerkplein (Aarschot)")
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """Persons, films and squares, and names that are like nothing asked for; the shipped model."""
-    names = (
-        "Julian Ferrer",
-        "Katherine Heigl",
-        "Randy Jackson",
-        "Wim Wenders",
-        "Scary Movie",
-        "Rocky",
-        "Louvre Museum",
-        "Ohio",
-    )
-    others = (
-        f"{word} {kind}" for word in ("Amber", "Cedar", "Falcon", "Linden") for kind in ("Records", "River", "Act")
-    )
-    types = dict.fromkeys(("Julian Ferrer", "Katherine Heigl", "Randy Jackson", "Wim Wenders"), "PERSON")
-    entities = [Entity(name, name, (), (), (types[name],) if name in types else ()) for name in (*names, *others)]
-    with EntityLinker.build([*entities, *(Entity(name, name) for name in SQUARES)], model=shipped) as opened:
-        yield opened
+PERSONS = ("Julian Ferrer", "Katherine Heigl", "Randy Jackson", "Wim Wenders")
+THINGS = ("Scary Movie", "Rocky", "Louvre Museum", "Ohio", *SQUARES)
+OTHERS = [f"{word} {kind}" for word in ("Amber", "Cedar", "Falcon", "Linden") for kind in ("Records", "River", "Act")]
+"""Names that are like nothing asked for."""
+
+linker = linker_over(
+    [
+        *(Entity(name, name, (), (), ("PERSON",)) for name in PERSONS),
+        *(Entity(name, name) for name in (*THINGS, *OTHERS)),
+    ]
+)
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
+from linker_base import linker_over
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
@@ -33,12 +32,7 @@ OTHERS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """A linker over places, companies and units without fields."""
-    cities = [Entity(one, one, (), ("city",), ("GPE",)) for one in CITIES]
-    with EntityLinker.build([*cities, *OTHERS], model=shipped) as opened:
-        yield opened
+linker = linker_over([*(Entity(one, one, (), ("city",), ("GPE",)) for one in CITIES), *OTHERS])
 
 
 @pytest.mark.parametrize("joint", JOINTS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from linker_base import linker_over
 
 from ingest.load_base import load_base
-from pearl_qdrant import EntityLinker
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant import Entity, EntityLinker
 
 BASE = """id	name	type	aliases
 office	Microsoft Office	PRODUCT|software	Office|MS Office
@@ -78,11 +78,7 @@ def test_only_names_are_mentions(linker: EntityLinker, text: str, wanted: list[s
 UNTYPED = ["Split", "Garbage", "Kiss", "Sandwich", "Filter", "Bath", "Leipzig", "Lisbon", "Genoa", "Bremen", "Oslo"]
 
 
-@pytest.fixture(scope="module")
-def untyped(shipped: Encoder) -> Iterator[EntityLinker]:
-    """Names of places and bands that are words, without types, with the shipped model."""
-    with EntityLinker.build([{"id": name, "name": name} for name in UNTYPED], model=shipped) as opened:
-        yield opened
+untyped = linker_over(Entity(name, name) for name in UNTYPED)
 
 
 @pytest.mark.parametrize(

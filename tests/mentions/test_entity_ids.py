@@ -4,13 +4,14 @@ stands for nothing: `n/a`, `-`, `Mr.`, a number alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import starmap
 from pathlib import Path
 
 import pytest
+from linker_base import linker_over
 from store_cases import manifest_of, point, put
 
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_no_name, looks_like_id
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.records import NilReason
@@ -125,14 +126,9 @@ def test_a_mention_that_is_an_id_is_linked_to_it(shares: EntityLinker, written: 
     assert list(shares.link_batch(["Ford", written, written]))[1:] == [link, link]
 
 
-@pytest.fixture(scope="module")
-def shares(model: Path) -> Iterator[EntityLinker]:
-    """A linker over shares, chemicals and parts with ids of many kinds, in a base `shares`."""
-    ids = "AAPL F 64-17-5 550e8400-e29b-41d4-a716-446655440000 sku-00123 SKU-7 twin-1 TWIN-1 5844 react lib".split()
-    names = "Apple,Motor Company,ethanol,Some Part,Screw,Nut,Bolt,Other Bolt,Ford,Reactive Library,react".split(",")
-    rows = [{"id": one, "name": name} for one, name in zip(ids, names, strict=True)]
-    with EntityLinker.build(rows, collection="shares", model=str(model), threshold=0.9) as opened:
-        yield opened
+IDS = "AAPL F 64-17-5 550e8400-e29b-41d4-a716-446655440000 sku-00123 SKU-7 twin-1 TWIN-1 5844 react lib".split()
+OF_IDS = "Apple,Motor Company,ethanol,Some Part,Screw,Nut,Bolt,Other Bolt,Ford,Reactive Library,react".split(",")
+shares = linker_over(starmap(Entity, zip(IDS, OF_IDS, strict=True)), model="model", collection="shares", threshold=0.9)
 
 
 @pytest.mark.parametrize("include_nil", [False, True])
@@ -202,11 +198,7 @@ BASE = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(model: Path) -> Iterator[EntityLinker]:
-    """A linker over four names."""
-    with EntityLinker.build(BASE, model=str(model)) as opened:
-        yield opened
+linker = linker_over(BASE, model="model")
 
 
 @pytest.mark.parametrize("mention", ["N.A.", "none", "-", "unknown", "Mr.", "1985", "12.5 %", "NA", " n/a "])

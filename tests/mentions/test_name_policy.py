@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 from exact_linker import Names, annotate
+from linker_base import linker_over
 
 from pearl_qdrant import Candidate, Entity, EntityLinker
-from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.options import CommonWords
@@ -145,12 +145,7 @@ WITH_CAPITALS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """Names with capitals inside, with the shipped model."""
-    names = [*WITH_CAPITALS, "disease", "liver", "oxalosis A"]
-    with EntityLinker.build([{"id": n, "name": n, "types": ["disease"]} for n in names], model=shipped) as opened:
-        yield opened
+linker = linker_over(Entity(n, n, (), ("disease",)) for n in [*WITH_CAPITALS, "disease", "liver", "oxalosis A"])
 
 
 @pytest.mark.parametrize("name", WITH_CAPITALS)
@@ -166,34 +161,11 @@ def test_a_letter_ends_a_name_in_a_text_without_case(linker: EntityLinker) -> No
     assert "oxalosis a" not in [a.text for a in linker.annotate("she had oxalosis a year later")]
 
 
-@pytest.mark.parametrize(
-    "name, written, wanted",
-    [
-        *(("marsh fever", "the marsh fevers", True), ("marsh fever", "marsh fever Q", False)),
-        *(("marsh fever type 2", "marsh fever type II", True), ("marsh fever type 2", "marsh fever", True)),
-        *(("marsh fever syndrome", "marsh fever", False), ("marsh fever, tropical", "tropical marsh fever", True)),
-        *(("marsh fever", "fever of the marsh", True), ("marsh fever", "fever came from marsh", False)),
-        *(("neuron", "neurons", True), ("measles", "measure", False)),
-    ],
+COMPANIES = ["Twilio Inc.", "Siemens AG", "Acme Corporation", "Apple Inc.", "Next plc", "Goldman Sachs Group Inc."]
+SYMPTOMS = ["hematuria", "hemoptysis", "anemia", "tumor", "esophagus", "pediatrics", "leukemia", "diarrhea"]
+american = linker_over(
+    Entity(name, name, (), (), (kind,)) for kind, names in (("ORG", COMPANIES), ("OTHER", SYMPTOMS)) for name in names
 )
-def test_what_is_no_name_must_be_a_form_of_a_word(name: str, written: str, wanted: bool) -> None:
-    """With its noun, without another letter or number; a common word is another one, but for its number."""
-    span = Span(0, len(written), Shape.LOWER, len(written.split()), case_matters=True)
-    candidate = Candidate("x", "kb", name, name, types=("OTHER",))
-    case = NameCase.of_points(points(["neuron", "marsh fever", "gout", "asthma", "angina"], "OTHER"))
-
-    assert may_mention(span, written, candidate, case, is_exact=False, common_words="capitalised") is wanted
-
-
-@pytest.fixture(scope="module")
-def american(shipped: Encoder) -> Iterator[EntityLinker]:
-    """A linker over companies with their legal forms, and symptoms in American spelling."""
-    companies = ["Twilio Inc.", "Siemens AG", "Acme Corporation", "Apple Inc.", "Next plc", "Goldman Sachs Group Inc."]
-    symptoms = ["hematuria", "hemoptysis", "anemia", "tumor", "esophagus", "pediatrics", "leukemia", "diarrhea"]
-    rows = [Entity(name, name, (), (), ("ORG",)) for name in companies]
-    rows += [Entity(name, name, (), (), ("OTHER",)) for name in symptoms]
-    with EntityLinker.build(rows, model=shipped) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(
@@ -219,23 +191,37 @@ def test_names_without_their_legal_form_and_in_british_spelling(
     assert {mention: american.link(mention).entity_id for mention in wanted} == wanted
 
 
-@pytest.mark.parametrize(
-    "name, written, wanted",
-    [
-        *(("Panama", "Panamas", True), ("Panama", "Panamanian", False), ("America", "American", False)),
-        *(("Canada", "Canadian", False), ("Argentina", "Argentine", False), ("Ouagadougou", "Ougadougou", True)),
-        *(("MURCS", "Murcia", False), ("Novel Coronavirus 2019", "May 2019", False)),
-        *(("French Republic", "French Navy", False), ("New York City", "New York", True)),
-        *(("New York", "New York Stadium", False), ("Barack Obama", "President Barack Obama", True)),
-        *(("MM", "Mitsubishi Motors", False), ("ls", "Lok Sabha", False), ("Lake Chad", "Lake and Chad", False)),
-    ],
-)
-def test_what_is_no_name_must_be_a_form_of_one(name: str, written: str, wanted: bool) -> None:
-    """A proper name's plural, its other spelling or some of its words, however probable the linker finds it."""
-    span = Span(0, len(written), Shape.NAME, len(written.split()), case_matters=True)
-    candidate = Candidate("x", "kb", name, name, types=("GPE",))
+OF_PLACES = [
+    *(("Panama", "Panamas", True), ("Panama", "Panamanian", False), ("America", "American", False)),
+    *(("Canada", "Canadian", False), ("Argentina", "Argentine", False), ("Ouagadougou", "Ougadougou", True)),
+    *(("MURCS", "Murcia", False), ("Novel Coronavirus 2019", "May 2019", False)),
+    *(("French Republic", "French Navy", False), ("New York City", "New York", True)),
+    *(("New York", "New York Stadium", False), ("Barack Obama", "President Barack Obama", True)),
+    *(("MM", "Mitsubishi Motors", False), ("ls", "Lok Sabha", False), ("Lake Chad", "Lake and Chad", False)),
+]
+OF_WORDS = [
+    *(("marsh fever", "the marsh fevers", True), ("marsh fever", "marsh fever Q", False)),
+    *(("marsh fever type 2", "marsh fever type II", True), ("marsh fever type 2", "marsh fever", True)),
+    *(("marsh fever syndrome", "marsh fever", False), ("marsh fever, tropical", "tropical marsh fever", True)),
+    *(("marsh fever", "fever of the marsh", True), ("marsh fever", "fever came from marsh", False)),
+    *(("neuron", "neurons", True), ("measles", "measure", False)),
+]
 
-    assert may_mention(span, written, candidate, NameCase(), is_exact=False, common_words="capitalised") is wanted
+
+@pytest.mark.parametrize(
+    "kind, name, written, wanted", [*(("GPE", *one) for one in OF_PLACES), *(("OTHER", *one) for one in OF_WORDS)]
+)
+def test_what_is_no_name_must_be_a_form_of_one(kind: str, name: str, written: str, wanted: bool) -> None:
+    """A proper name's plural, its other spelling or some of its words, however probable the linker finds it; words with
+    their noun, without another letter or number: a common word is another one, but for its number.
+    """
+    shape = Shape.NAME if kind == "GPE" else Shape.LOWER
+    span = Span(0, len(written), shape, len(written.split()), case_matters=True)
+    candidate = Candidate("x", "kb", name, name, types=(kind,))
+    names = points(["neuron", "marsh fever", "gout", "asthma", "angina"], "OTHER")
+    case = NameCase() if kind == "GPE" else NameCase.of_points(names)
+
+    assert may_mention(span, written, candidate, case, is_exact=False, common_words="capitalised") is wanted
 
 
 NEWS = ["European Commission", "The European", "Nolan Henke", "Poland", "Taiwan", "The Beatles"]

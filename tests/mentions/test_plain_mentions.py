@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from linker_base import linker_over
 
-from pearl_qdrant import EntityLinker, NilReason
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.linking.mentions import plain_mention
 
 NAMES = (
@@ -18,12 +17,7 @@ NAMES = (
 MARKS = ('""', "''", "“”", "‘’", "„“", "«»", "»«", "‹›", "「」")
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """A linker over drugs, dishes, songs, a company and a city."""
-    rows = [{"id": f"e{i}", "name": name} for i, name in enumerate(NAMES)]
-    with EntityLinker.build(rows, model=shipped) as opened:
-        yield opened
+linker = linker_over(Entity(f"e{i}", name) for i, name in enumerate(NAMES))
 
 
 @pytest.mark.parametrize("limit", [None, 5])

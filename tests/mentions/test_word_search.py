@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from linker_base import linker_over
 
-from pearl_qdrant import EntityLinker, Link
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import read_blocks
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
@@ -30,11 +30,7 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """Those names, with the shipped model."""
-    with EntityLinker.build([{"id": name, "name": name} for name in NAMES], model=shipped) as opened:
-        yield opened
+linker = linker_over(Entity(name, name) for name in NAMES)
 
 
 class Counted:

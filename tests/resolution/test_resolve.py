@@ -239,7 +239,11 @@ SAME, PART, APART = [False], [True], list[bool]()
 THINGS = [
     (SAME, "Aldermann Pharma", "Aldermann Pharma GmbH"),
     (SAME, "Aldermann", "Aldermann S.p.A."),
+    (SAME, "Aldermann Pharma GmbH", "ALDERMANN PHARMA"),
     (SAME, "vector store", "the vector stores"),
+    (SAME, "Language Model", "the language model"),
+    (SAME, "COPD (chronic obstructive pulmonary disease)", "chronic obstructive pulmonary disease"),
+    (SAME, "COPD (chronic obstructive pulmonary disease)", "COPD"),
     (SAME, "Normandy", "Normandie"),
     (SAME, "A.B. Alder Pharma", "AB Alder Pharma Ltd"),
     (SAME, "AlderSoft", "Alder Soft Inc"),
@@ -265,6 +269,7 @@ THINGS = [
 PERSONS = [
     (SAME, "Ada Bergström", "President Ada Bergström"),
     (SAME, "Bergström, Ada", "Ada Karin Bergström"),
+    (SAME, "Mr. Emil Berg", "Berg, Emil"),
     (SAME, "Secretary of State Ada Bergström", "Ada Bergström"),
     (SAME, "Bergström Ada", "Ada Bergström"),
     (SAME, "Jeff Bergström", "Jeffrey Bergström"),
