@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
-from linker_base import fill
+from linker_base import linker_over
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
@@ -52,13 +51,7 @@ ENTITIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
-    """A linker with the default threshold; its model is tiny and knows nothing of meaning."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "base", str(model), ENTITIES, is_loaded=True)
-    with EntityLinker.open("base", store=str(path)) as opened:
-        yield opened
+linker = linker_over(ENTITIES, model="model")  # which is tiny, and knows nothing of meaning
 
 
 @pytest.mark.parametrize(

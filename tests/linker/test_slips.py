@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from counting_encoder import CountingEncoder
-from linker_base import fill_server
+from linker_base import fill_server, linker_over
 from qdrant_double import QdrantDouble
 
 from pearl_qdrant import Entity, EntityLinker, Link
@@ -44,11 +42,7 @@ def counting() -> CountingEncoder:
     return CountingEncoder(load_encoder(DEFAULT_MODEL, device="cpu"))
 
 
-@pytest.fixture(scope="module")
-def linker(counting: CountingEncoder) -> Iterator[EntityLinker]:
-    """A linker over places, diseases, birds and a company."""
-    with EntityLinker.build(ENTITIES, model=counting) as opened:
-        yield opened
+linker = linker_over(ENTITIES, model="counting")
 
 
 def answer(link: Link) -> tuple[object, ...]:

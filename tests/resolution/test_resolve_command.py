@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from cli_runner import Run
-from linker_base import ENTITIES, fill
 from resolution_names import LetterEncoder
 
 from pearl_qdrant import EntityLinker
@@ -318,17 +317,9 @@ def test_a_judge_that_does_not_answer_is_an_error(answers: list[Verdict | None])
         resolved(*TYPED, judge=lambda questions: answers)
 
 
-@pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A store with a small collection."""
-    store = tmp_path_factory.mktemp("known") / "store"
-    fill(store, "base", str(model), ENTITIES, is_loaded=True)
-    return store
-
-
-def test_names_that_a_collection_knows_get_its_ids(known: Path) -> None:
+def test_names_that_a_collection_knows_get_its_ids(base_store: Path) -> None:
     """A name of the collection has its entity; what it does not know is clustered by itself."""
-    with EntityLinker.open("base", store=str(known), read_only=True) as linker:
+    with EntityLinker.open("base", store=str(base_store), read_only=True) as linker:
         found = resolve(
             [NameRecord("NYTimes", "ORG"), NameRecord("the New York Times", "planet"), "xylophone"], linker=linker
         )

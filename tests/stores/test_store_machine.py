@@ -138,6 +138,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(rows=st.lists(ROW, min_size=6, max_size=9))
     def fill(self, rows: list[Row]) -> None:
+        self.make_again(keep=True)
         self.write(rows, is_load=True)
         if not is_url(self.store.location):
             self.read()

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,9 +80,7 @@ def fill_server(url: str, name: str, model: str, entities: list[Entity]) -> None
     store.close()
 
 
-def linker_over(
-    entities: Iterable[Entity | Mapping[str, object]], *, model: Literal["shipped", "model"] = "shipped", **options: Any
-) -> Any:
+def linker_over(entities: Iterable[Entity | Mapping[str, object]], *, model: str = "shipped", **options: Any) -> Any:
     """A fixture for a module: a linker over entities, with the model of the fixture of that name."""
 
     @pytest.fixture(scope="module")
