@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from exact_linker import Names, annotate
+from exact_linker import Names, annotate, differences
 from linker_base import linker_over
 
 from pearl_qdrant import Candidate, Entity, EntityLinker
@@ -74,32 +74,9 @@ class Base(Names):
 PLACES = "Chad Georgia Ireland Jordan Germany France Reading March WHO Nice US Canada".split()
 
 
-@pytest.mark.parametrize(
-    "text, wanted",
-    [
-        ("He was reading a nice book.", []),
-        ("They drove from Reading to Nice.", ["Reading", "Nice"]),
-        ("reading is nice in march and in germany", ["march", "germany"]),
-        ("Who met the WHO in the US?", ["WHO", "US"]),
-        ("GIVE US THE BOOK WHO READ", []),
-        ("WE FLEW TO GERMANY", ["GERMANY"]),
-        ("The drummer Chad Smith left Chad.", ["Chad"]),
-        ("She was at the Georgia Institute of Technology.", []),
-        ("He read Jordan Peterson in Jordan.", ["Jordan"]),
-        ("It is the University of Georgia.", []),
-        ("Northern Ireland voted, visiting Ireland.", ["Ireland"]),
-        ("Visiting Ireland was fun.", ["Ireland"]),
-        ("Prime Minister of Canada since May.", ["Canada"]),
-        ("President Jordan spoke in Germany's capital.", ["Jordan", "Germany"]),
-        ("A France-based firm.", ["France"]),
-        ("In Germany May 14 was sunny.", ["Germany"]),
-        ("Results\nGermany\nTom Smith\nand France", ["Germany", "France"]),
-        ("i saw chad smith in germany", ["germany"]),
-    ],
-)
-def test_proper_names_are_found_whole_and_as_names(text: str, wanted: list[str]) -> None:
+def test_proper_names_are_found_whole_and_as_names() -> None:
     """Lower-case words are none, common words only where they are written as names, parts of longer names never."""
-    assert [a.text for a in annotate(Base(PLACES), text)] == wanted
+    assert differences("proper names", lambda text, _: annotate(Base(PLACES), text)) == {}
 
 
 @pytest.mark.parametrize(
@@ -227,17 +204,9 @@ def test_what_is_no_name_must_be_a_form_of_one(kind: str, name: str, written: st
 NEWS = ["European Commission", "The European", "Nolan Henke", "Poland", "Taiwan", "The Beatles"]
 
 
-@pytest.mark.parametrize(
-    "text, wanted",
-    [
-        ("BRUSSELS 1996-08-22\nThe European Commission said so.", ["European Commission"]),
-        ("We read The European.", ["The European"]),
-        ("The Beatles left. Farm Commissioner Nolan Henke left.", ["The Beatles", "Nolan Henke"]),
-    ],
-)
-def test_names_of_news(text: str, wanted: list[str]) -> None:
+def test_names_of_news() -> None:
     """After a date line and after a title, whole; an article is a part of a name where the base has it."""
-    assert [a.text for a in annotate(Base(NEWS, NEWS), text)] == wanted
+    assert differences("news", lambda text, _: annotate(Base(NEWS, NEWS), text)) == {}
 
 
 def test_names_that_are_nil_have_no_dates_and_articles() -> None:
