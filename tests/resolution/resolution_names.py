@@ -1,9 +1,8 @@
-"""For tests of `resolve`: an encoder by letters, so that names with the same n-grams are near; a table of pairs."""
+"""An encoder for tests of `resolve`: vectors of letters, so that names with the same n-grams are near."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -29,12 +28,3 @@ class LetterEncoder:
             np.add.at(vectors[i], indices % DIM, values)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return Encoded(vectors / np.maximum(norms, 1e-9), norms[:, 0] > 0, None)
-
-
-def other_outcomes(kind: str, outcome: Callable[[str, str], str]) -> list[tuple[str, ...]]:
-    """Rows of a kind in `pairs.tsv` with another outcome: both names, what the table says, and what was found."""
-    lines = Path(__file__).with_name("pairs.tsv").read_text("utf-8").splitlines()
-    rows = [line.split("\t")[1:] for line in lines if line.startswith(f"{kind}\t")]
-    assert rows
-    found = [(one, other, expected, outcome(one, other)) for expected, one, other in rows]
-    return [row for row in found if row[2] != row[3]]

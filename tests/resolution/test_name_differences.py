@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resolution_names import other_outcomes
+from pair_table import other_outcomes
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
@@ -20,7 +20,7 @@ def differences(one: str, two: str, *, is_person: bool = False) -> str:
 
 def test_a_difference_has_its_sort() -> None:
     """Each pair differs in these ways and no others."""
-    assert other_outcomes("difference", differences) == []
+    assert other_outcomes(__file__, "difference", differences) == []
 
 
 def test_first_names_contradict_or_fit() -> None:
@@ -30,7 +30,7 @@ def test_first_names_contradict_or_fit() -> None:
         assert "first_name_differs" not in differences(one, two)
         return differences(one, two, is_person=True)
 
-    assert other_outcomes("first name", of_persons) == []
+    assert other_outcomes(__file__, "first name", of_persons) == []
 
 
 def test_initials_stand_for_words(shipped: Encoder) -> None:

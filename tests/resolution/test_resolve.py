@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from resolution_names import LetterEncoder, other_outcomes
+from pair_table import other_outcomes
+from resolution_names import LetterEncoder
 
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.resolution import Decision, NameRecord, Resolution, resolve
@@ -246,4 +247,4 @@ def test_names_of_one_thing_or_person(kind: str) -> None:
         reasons = [row.reason for row in both.names if not row.founded]
         return "apart" if not reasons else "part" if reasons == ["part of the name"] else "same"
 
-    assert other_outcomes(kind, outcome) == []
+    assert other_outcomes(__file__, kind, outcome) == []

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from cli_runner import Run
-from resolution_names import LetterEncoder, other_outcomes
+from pair_table import other_outcomes
+from resolution_names import LetterEncoder
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
@@ -44,7 +45,7 @@ def test_a_doubt_is_asked_and_not_merged() -> None:
         found = resolved(NameRecord(one, kind), NameRecord(other, kind))
         return "merged" if is_one(found, one, other) else asked(found).get(frozenset((one, other)), "not asked")
 
-    assert other_outcomes("doubt", outcome) == []
+    assert other_outcomes(__file__, "doubt", outcome) == []
 
 
 def test_contradictions_are_neither_merged_nor_asked() -> None:
@@ -54,7 +55,7 @@ def test_contradictions_are_neither_merged_nor_asked() -> None:
         found = resolved(NameRecord(one, "person"), NameRecord(other, "person"), precision=0.5)
         return "one" if is_one(found, one, other) else asked(found).get(frozenset((one, other)), "two")
 
-    assert other_outcomes("contradiction", outcome) == []
+    assert other_outcomes(__file__, "contradiction", outcome) == []
 
 
 def test_letters_before_a_republic_are_no_title() -> None:
