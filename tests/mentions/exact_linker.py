@@ -114,7 +114,7 @@ def differences(section: str, find: Callable[[str, list[str]], list[Annotation]]
     lines = dict(re.findall(r"^# (.*?): .*\n((?:[^#\n].*\n)+)", text_of_file, re.MULTILINE))[section].rstrip("\n")
     different = {}
     for line in lines.split("\n"):
-        marked = line.replace(r"\n", "\n")
+        marked = line.replace(r"\n", "\n").replace(r"\t", "\t")
         text = shown = re.sub(r"[][]", "", marked)
         for one in reversed(find(text, re.findall(r"\[(.*?)\]", marked))):
             shown = f"{shown[: one.start]}[{one.text}]{shown[one.end :]}"

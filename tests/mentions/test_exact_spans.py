@@ -47,35 +47,17 @@ def test_a_name_may_have_any_words(text: str, names: list[str]) -> None:
     assert [a.link.entity_id for a in annotate(names_of(*names), text)] == names
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "It is the last week of.",
-        "He had no evidence.\n\nOf disease he knew nothing.",
-        "no evidence\tof disease",
-        "We saw northern lights, not hearts.",
-        "The office was closed; he saw the office.",
-    ],
-)
-def test_a_window_is_a_name_only_as_written(text: str) -> None:
+def test_a_window_is_a_name_only_as_written() -> None:
     """Other case, paragraphs and table cells keep words from being a name."""
-    assert annotate(names_of("Last Week", "evidence of disease", "The Office", "Of disease he"), text) == []
+    base = names_of("Last Week", "evidence of disease", "The Office", "Of disease he")
+    assert differences("windows", lambda text, _: annotate(base, text)) == {}
 
 
-@pytest.mark.parametrize(
-    "text, whole",
-    [
-        ("The acute myeloid leukemia came back.", "acute myeloid leukemia"),
-        ("They looked for acute myeloid leukemia, heart attack and gout.", "acute myeloid leukemia"),
-        ("Either acute myeloid leukemia/heart attack or gout.", "acute myeloid leukemia"),
-    ],
-)
-def test_the_longest_name_wins_over_its_parts(text: str, whole: str) -> None:
+def test_the_longest_name_wins_over_its_parts() -> None:
     """A span that is exactly a name wins over names inside it, alone, denied or in a list."""
     base = names_of("acute myeloid leukemia", "acute", "myeloid leukemia", "leukemia", "heart attack", "gout")
-    others = [name for name in ("heart attack", "gout") if name in text]
 
-    assert [a.text for a in annotate(base, text)] == [whole, *others]
+    assert differences("longest", lambda text, _: annotate(base, text)) == {}
 
 
 def test_signs_beside_a_name_are_no_part_of_it() -> None:
