@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from linker_base import linker_over
+from pair_table import other_outcomes
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.linking.mentions import plain_mention
@@ -48,17 +49,6 @@ def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker
     assert [linker.link(one).nil_reason for one in ('"n/a"', "“1985”", "'-'")] == [NilReason.NO_NAME] * 3
 
 
-@pytest.mark.parametrize(
-    "written, plain",
-    [
-        ('""valsartan""', "valsartan"),
-        ("(tablets).", "(tablets)"),
-        ("ibuprofen 400.", "ibuprofen 400"),
-        ("糖尿病。", "糖尿病。"),
-        *((one, one) for one in ('"A" and "B"', "'Allo 'Allo'", "Smith Jr.", "Boston Univ.", ".", '""')),
-        *((one, one) for one in ("Eastern Wash.", "Zeno Eleat.", "Nat. Genet.")),
-    ],
-)
-def test_what_is_taken_off(written: str, plain: str) -> None:
+def test_what_is_taken_off() -> None:
     """Marks around the whole alone, and no full stop of an abbreviation."""
-    assert plain_mention(written) == plain
+    assert other_outcomes(__file__, "plain", plain_mention) == []
