@@ -10,7 +10,7 @@ import pytest
 from linker_base import ENTITIES, fill, linker_over
 
 from pearl_qdrant import Entity, EntityLinker, Link
-from pearl_qdrant.errors import InvalidEntityError, PearlQdrantError, UnknownTypeError
+from pearl_qdrant.errors import EntityNotFoundError, InvalidEntityError, PearlQdrantError, UnknownTypeError
 from pearl_qdrant.linking import editing
 
 MENTIONS = ["New York", "NYTimes", "heart attack", "new york times magazine", "Company 7", "\U0001f984", "zzz"]
@@ -50,12 +50,14 @@ def test_after_edits_a_linker_answers_as_a_reopened_one(tmp_path: Path, model: P
 
 
 def test_a_type_comes_and_goes_with_its_entities(own: EntityLinker) -> None:
-    """The type of a deleted entity is unknown, as in a linker opened afterwards."""
+    """An entity and its type are gone as soon as it is deleted, and another one with the type is found at once."""
     assert own.link("heart attack", types=["disease"]).entity_id == "mi"
-    own.delete(["mi"])
+    assert own.delete(["mi", "never there"]) == 2
+    with pytest.raises(EntityNotFoundError):
+        own.entity("mi")
     with pytest.raises(UnknownTypeError, match="No entity of type 'disease' in base"):
         own.link("heart attack", types=["disease"])
-    own.add([Entity("flu", "influenza", (), ("disease",))])
+    assert own.add([Entity("flu", "influenza", (), ("disease",))]) == 1
     assert own.link("influenza", types=["disease"]).entity_id == "flu"
 
 
