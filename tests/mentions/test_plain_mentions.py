@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from linker_base import linker_over
+from pair_table import other_outcomes
 
-from pearl_qdrant import EntityLinker, NilReason
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.linking.plain_mentions import plain_mention
 
 NAMES = (
@@ -18,13 +18,7 @@ NAMES = (
 MARKS = ('""', "''", "“”", "‘’", "„“", "«»", "»«", "‹›", "「」")
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """A linker over drugs, dishes, songs, a company and a city."""
-    rows = [{"id": f"e{i}", "name": name} for i, name in enumerate(NAMES)]
-    rows.append({"id": "the_id", "name": "a thing with an id"})
-    with EntityLinker.build(rows, model=shipped) as opened:
-        yield opened
+linker = linker_over([*(Entity(f"e{i}", name) for i, name in enumerate(NAMES)), Entity("the_id", "a thing with an id")])
 
 
 @pytest.mark.parametrize("limit", [None, 5])
@@ -109,38 +103,6 @@ def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker
     assert [linker.link(one).nil_reason for one in ('"n/a"', "“1985”", "'-'")] == [NilReason.NO_NAME] * 3
 
 
-@pytest.mark.parametrize(
-    "written, plain",
-    [
-        ('""valsartan""', "valsartan"),
-        ("(tablets).", "tablets"),
-        ("ibuprofen 400.", "ibuprofen 400"),
-        ("糖尿病。", "糖尿病。"),
-        ("Friday.the.13th.Part.VIII", "Friday the 13th Part VIII"),
-        ("new-york-times", "new york times"),
-        ("knee&nbsp;joint &amp; hip", "knee joint & hip"),
-        ("Benzo[a]pyrene [12]", "Benzo[a]pyrene"),
-        ("**[[Insulin|the insulin pump]]**;", "insulin pump"),
-        *((one, one) for one in ("A*", "C++", "HER2-", "CD4+", "f(x)", "(R)-carvone", "[12]", "(3)", "**", "~", "- -")),
-        *(
-            (one, one)
-            for one in (
-                "http://example.org/a_b",
-                "AC/DC",
-                "the bank",
-                "Jean-Pierre",
-                "AT&T",
-                "a@b.com",
-                "www.x.com",
-                "3 x 5 cards",
-                "Type 2, 3",
-                "1. FC Köln",
-            )
-        ),
-        *((one, one) for one in ('"A" and "B"', "'Allo 'Allo'", "Smith Jr.", "Boston Univ.", ".", '""')),
-        *((one, one) for one in ("Eastern Wash.", "Zeno Eleat.", "Nat. Genet.")),
-    ],
-)
-def test_what_is_taken_off(written: str, plain: str) -> None:
+def test_what_is_taken_off() -> None:
     """Marks around the whole alone, and no full stop of an abbreviation."""
-    assert plain_mention(written) == plain
+    assert other_outcomes(__file__, "plain", plain_mention) == []
