@@ -81,9 +81,9 @@ def test_a_model_of_fastembed_loads_and_links(run: Run, model: Path, tmp_path: P
 
     assert loaded.status == 0, loaded.err
     assert [one["entity_id"] for one in linked.lines()] == ["mi"]
-    assert run("link", "heart attack", "--model", str(model)).status == 0, "the same file, by the other runtime"
+    assert run("link", "heart attack", "--set", f"model={model}").status == 0, "the same file, by the other runtime"
     make_pearl(tmp_path / "other", name="other", seed=1)
-    other = run("link", "heart attack", "--model", str(tmp_path / "other"))
+    other = run("link", "heart attack", "--set", f"model={tmp_path / 'other'}")
     assert (other.status, "other" in other.err) == (1, True)
     assert json.loads(run("models", "show", name, "--json").out)["name"] == name
 

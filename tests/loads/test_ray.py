@@ -42,7 +42,7 @@ def double() -> Iterator[QdrantDouble]:
 def command(base: Path, url: str, model: Path) -> list[str]:
     """The command that loads a base by workers of Ray."""
     words = [sys.executable, "-m", "pearl_qdrant", "ingest", str(base), "--collection", "spread"]
-    return [*words, "--store", url, "--model", str(model), "--ray", "auto", "--json"]
+    return [*words, "--store", url, "--model", str(model), "--set", "ray=auto", "--json"]
 
 
 def ended(words: list[str]) -> subprocess.CompletedProcess[str]:
@@ -118,7 +118,7 @@ def test_without_ray_there_is_advice(run: Run, tmp_path: Path, model: Path, monk
     monkeypatch.setitem(sys.modules, "ray", None)
     base = write_base(tmp_path / "base.tsv", 2)
 
-    done = run("ingest", str(base), "--model", str(model), "--store", SERVER, "--ray", "auto")
+    done = run("ingest", str(base), "--model", str(model), "--store", SERVER, "--set", "ray=auto")
 
     assert done.status == 2
     assert "Ray is not installed. Install it with: pip install" in done.err

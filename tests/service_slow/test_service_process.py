@@ -98,7 +98,7 @@ def test_clients_that_hang_up_leave_nothing_behind(store: Path, tmp_path: Path) 
 
 
 def test_a_port_in_use_and_bad_settings_are_errors(store: Path, tmp_path: Path) -> None:
-    """What cannot start says why, with status 1, and shows no key."""
+    """What cannot start says why, with status 1, or 2 for a wrong setting, and shows no key."""
     keys = tmp_path / "keys.txt"
     keys.write_text("too-short")
     with socket.socket() as taken:
@@ -111,7 +111,7 @@ def test_a_port_in_use_and_bad_settings_are_errors(store: Path, tmp_path: Path) 
             for options in (port, ["--set", "max_mentions=x"], ["--set", "nothing=1"], ["--api-keys", str(keys)])
         ]
 
-    assert [outcome.returncode for outcome in outcomes] == [1, 1, 1, 1]
+    assert [outcome.returncode for outcome in outcomes] == [1, 2, 2, 1]
     assert "could not start" in outcomes[0].stderr or "ended with status" in outcomes[0].stderr
     assert "max_mentions" in outcomes[1].stderr
     assert "is no setting" in outcomes[2].stderr
