@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from pearl_qdrant.errors import OptionError
+
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Device = Annotated[str, Field(json_schema_extra={"env": "PEARL_QDRANT_DEVICE"})]
 
 _SHOWN = 200  # characters of a value in a message
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "below"}
@@ -35,7 +38,6 @@ class Options(BaseModel):
         *,
         but: Collection[str] = (),
         environment: Mapping[str, str] = {},
-        separator: str | None = None,
     ) -> dict[str, Any]:
         """The fields that texts such as "max_mentions=500" give, as values of their types.
 
@@ -43,12 +45,11 @@ class Options(BaseModel):
             texts: A field with several values is repeated.
             but: Fields that have an option of their own.
             environment: Where the variables of other fields are.
-            separator: Between the values of a field with several, where it need not be repeated.
 
         Raises:
             OptionError: With the names that are near, or the bound.
         """
-        known = {name: _variable(field) for name, field in cls.model_fields.items() if name not in but}
+        known = {name: of.get("env") for name, of in cls.model_json_schema()["properties"].items() if name not in but}
         given: dict[str, list[str]] = {}
         for text in texts:
             name, sign, value = text.partition("=")
@@ -58,10 +59,10 @@ class Options(BaseModel):
                 raise OptionError("set", f"'{text}' is no setting: write NAME=VALUE, with a name of: {near}.")
             given.setdefault(name, []).append(value)
         named = {name: [environment[one]] for name, one in known.items() if one and environment.get(one)}
-        return {name: cls._value(name, values, separator) for name, values in (named | given).items()}
+        return {name: cls._value(name, values) for name, values in (named | given).items()}
 
     @classmethod
-    def _value(cls, name: str, texts: list[str], separator: str | None) -> Any:
+    def _value(cls, name: str, texts: list[str]) -> Any:
         kind: TypeAdapter[Any] = TypeAdapter(cls.model_fields[name].rebuild_annotation())
         try:
             if len(texts) == 1:
@@ -70,9 +71,7 @@ class Options(BaseModel):
                 except ValidationError as error:
                     if error.errors()[0]["type"] != "tuple_type":
                         raise
-            return kind.validate_python(
-                [one for text in texts for one in (text.split(separator) if separator else [text])]
-            )
+            return kind.validate_python(texts)
         except ValidationError as error:
             raise _refusal(error, name) from error
 
@@ -86,12 +85,6 @@ class Options(BaseModel):
                 if default not in (None, [], "") and default is not False and "[default" not in said:
                     facts.append(f"default: {default}")
                 yield name, f"{said} [{'; '.join(facts)}]" if facts else said
-
-
-def _variable(field: FieldInfo) -> str | None:
-    """The environment variable of a field."""
-    extra = field.json_schema_extra
-    return str(extra["env"]) if isinstance(extra, dict) and "env" in extra else None
 
 
 def _bounds(schema: Mapping[str, Any]) -> Iterator[str]:

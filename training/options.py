@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.options import Options
+from pearl_qdrant.options import Count, Device, Natural, Options
 from pearl_qdrant.settings import (
     DEFAULT_CHARACTER_DIM,
     DEFAULT_CHARACTER_SHARE,
@@ -35,13 +35,10 @@ def as_paths(paths: Paths) -> list[Path]:
     return [Path(path) for path in many]
 
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0)]
 Weight = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
-Device = Annotated[str, Field(json_schema_extra={"env": "PEARL_QDRANT_DEVICE"})]
 
 
 def project(record: type[AnyOptions], source: Options, **changes: Any) -> AnyOptions:

@@ -142,9 +142,7 @@ def _run() -> None:
 def message_of(error: PearlQdrantError) -> str:
     """Return the message of an error, with what to write for the option that would help."""
     message, flag = str(error), ""
-    if error.option == "columns":
-        flag = "a column option"
-    elif error.option:
+    if error.option:
         plain = f"--{error.option.replace('_', '-')}"
         flag = flag_of(_command(sys.argv[1:]), error.option) or RENAMED.get(plain, plain)
     if "one column for both ids and names" in message:

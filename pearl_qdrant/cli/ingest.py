@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-READING = tuple(
-    "languages sabs srl_max semantic_types classes require_sitelink links scopes label_properties alias_properties "
-    "type_properties list_separators delimiter encoding skip_lines records".split()
-)
-"""Fields of `ReadOptions` that the command takes by the same names; those of `TableColumns` are in `_COLUMNS`."""
-
 _COLUMNS = {"id_column": "id", "name_column": "name", "type_column": "types", "alias_column": "aliases",
             "description_column": "description", "popularity_column": "popularity"}  # fmt: skip
 
@@ -53,32 +47,14 @@ def _many(flag: str, name: str, help: str) -> Callable[[F], F]:  # noqa: A002 - 
     return click.option(flag, name, multiple=True, help=f"{help}; may be repeated.")
 
 
-def reading_options(command: F) -> F:
-    """Add the options of reading that people use most."""
-    for option in (
-        _many("--class", "classes", "Wikidata, RDF: only instances and subclasses of these classes, by their QIDs"),
-        _many("--semantic-type", "semantic_types", "UMLS: TUI, name, tree number or group"),
-        _many("--sab", "sabs", "UMLS: only these source vocabularies"),
-        _many("--type-column", "type_column", "Tables: columns of types"),
-        _many("--alias-column", "alias_column", "Tables: columns of aliases"),
-        click.option("--name-column", help="Tables: name, number or path of the column of names."),
-        click.option("--id-column", help="Tables: name, number or path of the column of ids."),
-        _many("--language", "languages", "UMLS, Wikidata, RDF: languages of names, the preferred one first"),
-    ):
-        command = option(command)
-    return command
-
-
 def read_options(given: Mapping[str, Any]) -> ReadOptions:
     """The options of reading from the parameters and settings of the command."""
     from ingest.base.format import ReadOptions, TableColumns, read_bases
 
     columns = TableColumns(**{of: given[name] for name, of in _COLUMNS.items() if name in given})
-    values = {name: given[name] for name in READING if name in given}
+    values = {name: given[name] for name in ReadOptions.model_fields if name in given}
     bases = tuple(base for path in given.get("layouts", ()) for base in read_bases(path))
-    return ReadOptions(
-        limit=given["max_entities"], bases=bases, columns=None if columns == TableColumns() else columns, **values
-    )
+    return ReadOptions(**values, bases=bases, columns=None if columns == TableColumns() else columns)
 
 
 _STEP = 0.1  # of the vectors, between two lines
@@ -233,7 +209,6 @@ _HINTS = {
     "collection": "Give one with --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
     "placement": "Omit the shards and replicas, start over with --restart, or choose another --collection.",
-    **dict.fromkeys((*READING, "columns"), "Omit it, or name the format with --format."),
 }
 
 
@@ -246,7 +221,7 @@ _HINTS = {
 @click.option("--kb-version", help="Release of the base, for the record.")
 @shared.store_option
 @shared.shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
-@click.option("--max-entities", type=click.IntRange(1), metavar="N", help="Read at most this many entities.")
+@click.option("--max-entities", "limit", type=click.IntRange(1), metavar="N", help="Read at most this many entities.")
 @click.option(
     "--restart",
     is_flag=True,
@@ -261,7 +236,14 @@ _HINTS = {
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option("--max-errors", type=click.IntRange(0), default=DEFAULT_MAX_ERRORS, show_default=True,
               help="Bad rows to skip before giving up; by default also at most 1 % of the rows.")  # fmt: skip
-@reading_options
+@_many("--language", "languages", "UMLS, Wikidata, RDF: languages of names, the preferred one first")
+@click.option("--id-column", help="Tables: name, number or path of the column of ids.")
+@click.option("--name-column", help="Tables: name, number or path of the column of names.")
+@_many("--alias-column", "alias_column", "Tables: columns of aliases")
+@_many("--type-column", "type_column", "Tables: columns of types")
+@_many("--sab", "sabs", "UMLS: only these source vocabularies")
+@_many("--semantic-type", "semantic_types", "UMLS: TUI, name, tree number or group")
+@_many("--class", "classes", "Wikidata, RDF: only instances and subclasses of these classes, by their QIDs")
 @shared.yes_option()
 @set_option("IngestSettings")
 @shared.json_option
@@ -292,7 +274,7 @@ def ingest(  # long: help has its examples
     from pearl_qdrant.store.protocol import Placement
     from pearl_qdrant.store.schema import check_name
 
-    if is_update and (given["restart"] or given["max_entities"] is not None):
+    if is_update and (given["restart"] or given["limit"] is not None):
         raise click.UsageError(
             "--update compares with the whole of the new release: omit --max-entities and --restart."
         )
@@ -355,21 +337,19 @@ def _may_update(name: str, yes: bool) -> bool:
     )
 
 
-def _flag(option: str) -> str:
-    return "a column option" if option == "columns" else flag_of(ingest, option) or option
-
-
 @contextmanager
 def _explained_errors(output: LoadOutput) -> Iterator[None]:
     """Name the flag of an option that does not fit; report what is stored if the store fails."""
+    from ingest.base.format import ReadOptions
     from pearl_qdrant.errors import OptionError, StoreError
 
     try:
         yield
     except OptionError as error:
         option = error.option
-        fact = str(error).replace(f"'{option}'", _flag(option), 1)
-        raise click.UsageError(f"{fact} {_HINTS.get(option, '')}".rstrip()) from error
+        fact = str(error).replace(f"'{option}'", flag_of(ingest, option) or option, 1)
+        omit = "Omit it, or name the format with --format." if option in ReadOptions.model_fields else ""
+        raise click.UsageError(f"{fact} {_HINTS.get(option, omit)}".rstrip()) from error
     except StoreError:
         output.close()
         if output.stored:

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from pearl_qdrant.cli import shared
-from pearl_qdrant.cli.setting import refused_values, set_option
+from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import ask, echo, echo_json, table_lines, visible
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, Markup
@@ -36,13 +36,6 @@ type_option: Callable[[shared.F], shared.F] = click.option(
     metavar="TYPE",
     help="Only entities of these types, native or coarse, ancestors included; may be repeated.",
 )
-
-
-def threshold_option(of: str, default: str) -> Callable[[shared.F], shared.F]:
-    """`--threshold`: the least probability of something."""
-    return click.option(
-        "--threshold", type=click.FloatRange(0, 1), show_default=default, help=f"Minimum probability of {of}."
-    )
 
 
 @click.command()
@@ -70,7 +63,7 @@ def threshold_option(of: str, default: str) -> Callable[[shared.F], shared.F]:
     show_default="those that the answer needs, at most 10; for a name of the base its entities, found without encoding",
     help="Maximum number of candidates.",
 )
-@threshold_option("a link; below it a mention is NIL", "the calibrated one, or 0.5")
+@shared.threshold_option("the calibrated one, or 0.5")
 @set_option("LinkSettings")
 @click.option(
     "--property",
@@ -142,8 +135,7 @@ def link(  # long: help has its examples
     from pearl_qdrant.linking.tables import find_names
     from pearl_qdrant.report import LinkReport
 
-    with refused_values():
-        options = LinkOptions(**given, **settings)
+    options = LinkOptions(**given, **settings)
     if explain:
         options = options.updated(limit=options.most_candidates)
     file = _as_utf8(file, has_lines=not (has_documents or properties or column))
@@ -338,7 +330,7 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
 )
 @shared.target_options(many=True)
 @type_option
-@threshold_option("a mention", "0.5")
+@shared.threshold_option("0.5")
 @click.option(
     "--document",
     is_flag=True,
@@ -390,8 +382,7 @@ def annotate(
     workers = settings.pop("workers", None)
     if workers is not None and file is None:
         raise click.UsageError("--set workers is for --file.")
-    with refused_values():
-        options = AnnotateOptions(**given, **settings)
+    options = AnnotateOptions(**given, **settings)
     with target.open() as linker:
         for key, found in _annotated(linker, text, file, kind, options, workers):
             if as_json:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from ingest.base.format import Scope
+from ingest.base.format import ReadOptions
 from pearl_qdrant.linking.options import CommonWords, OnTie, TypeMode
-from pearl_qdrant.options import Options
+from pearl_qdrant.options import Count, Device, Options
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
 Model = Annotated[str | None, Field(json_schema_extra={"env": "PEARL_QDRANT_MODEL"})]
-Device = Annotated[str, Field(json_schema_extra={"env": "PEARL_QDRANT_DEVICE"})]
 
 
 class TargetSettings(Options):
@@ -98,8 +95,8 @@ class PushSettings(Options):
     """Copies of each shard. [default: the server's, usually 1]"""
 
 
-class IngestSettings(PushSettings):
-    """Of `ingest`; those of reading have the names of `ReadOptions`."""
+class IngestSettings(PushSettings, ReadOptions):
+    """Of `ingest`."""
 
     device: Device = DEFAULT_DEVICE
     """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
@@ -116,31 +113,5 @@ class IngestSettings(PushSettings):
     """Tables: the column of descriptions, by name, number or path."""
     popularity_column: str | None = None
     """Tables: a column of numbers: how well known an entity is."""
-    list_separators: tuple[str, ...] = ()
-    """Tables: between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or Python), or
-    COLUMN=SIGN for one column; may be repeated. [default: found in the first rows]"""
-    delimiter: str | None = None
-    """Tables: character between the columns, or tab. [default: found in the first rows]"""
-    encoding: str | None = None
-    """Tables: of the text, such as cp1252. [default: found]"""
-    skip_lines: Natural | None = None
-    """Tables: pass over so many lines at the start."""
-    records: str | None = None
-    """Tables: where they are: the sheet of a workbook, or the path of a list in JSON, YAML or XML, such as
-    results.items. [default: found]"""
     layouts: tuple[Path, ...] = ()
     """Tables: a base of your own, described as JSON; may be repeated."""
-    srl_max: Natural | None = None
-    """UMLS: highest restriction level of a source."""
-    require_sitelink: bool = False
-    """Wikidata: only items with a page in some Wikimedia project."""
-    links: bool = False
-    """Ontologies, RDF, Wikidata: keep the ids of the entities that an entity is linked to, for linking in documents."""
-    scopes: tuple[Annotated[Scope, BeforeValidator(str.upper)], ...] = ()
-    """Ontologies and RDF: synonyms of these scopes are names; may be repeated. [default: EXACT]"""
-    label_properties: tuple[str, ...] = ()
-    """RDF: properties that give the canonical name, as IRIs or prefixed names; may be repeated."""
-    alias_properties: tuple[str, ...] = ()
-    """RDF: properties that give aliases; may be repeated."""
-    type_properties: tuple[str, ...] = ()
-    """RDF: properties that give types; may be repeated."""

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="File of API keys, one a line; more are read from PEARL_QDRANT_SERVICE_KEYS. Without any, no key is needed.",
 )
-@click.option("--allow-writing", is_flag=True, help="Let clients accept and reject links; needs API keys.")
-@set_option("pearl_qdrant.service.settings:ServiceSettings", but=("api_keys",), separator=",")
+@set_option("pearl_qdrant.service.settings:ServiceSettings")
 def serve(
     collections: tuple[str, ...],
     store: str,

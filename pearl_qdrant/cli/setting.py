@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
@@ -46,16 +45,9 @@ class SetOption(click.Option):
     needed: pydantic takes as long as all of click.
     """
 
-    def __init__(
-        self,
-        *declarations: str,
-        source: str,
-        but: Collection[str] | None,
-        separator: str | None = None,
-        **attributes: Any,
-    ) -> None:
+    def __init__(self, *declarations: str, source: str, **attributes: Any) -> None:
         super().__init__(*declarations, multiple=True, metavar="NAME=VALUE", callback=self.values_of, **attributes)
-        self._source, self._but, self._separator = source, but, separator
+        self._source = source
 
     @cached_property
     def model(self) -> type[Options]:
@@ -65,10 +57,7 @@ class SetOption(click.Option):
 
     def explained(self, command: click.Command) -> dict[str, str]:
         """The names that it takes, with what each means: all fields but those with an option of their own."""
-        return dict(self.model.describe(but=self._without(command)))
-
-    def _without(self, command: click.Command) -> Collection[str]:
-        return [str(one.name) for one in command.params] if self._but is None else self._but
+        return dict(self.model.describe(but=_names(command)))
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         names = ", ".join(self.explained(ctx.command))
@@ -82,31 +71,22 @@ class SetOption(click.Option):
                 echo(f"{name}  {text}")
             ctx.exit()
         try:
-            but = self._without(ctx.command)
-            return self.model.read(texts, but=but, environment=os.environ, separator=self._separator)
+            return self.model.read(texts, but=_names(ctx.command), environment=os.environ)
         except OptionError as error:
             raise click.BadParameter(str(error), ctx, self) from error
 
 
-def set_option(source: str, *, but: Collection[str] | None = None, separator: str | None = None) -> Callable[[F], F]:
-    """A decorator that adds `--set`, which the command takes as `settings`.
+def _names(command: click.Command) -> list[str]:
+    """The arguments of the library that a command has options of their own for."""
+    return [str(one.name) for one in command.params]
 
-    Args:
-        source: The model, as MODULE:CLASS, or a class of `pearl_qdrant.cli.rare`.
-        but: Fields that it does not take. [default: those with an option of their own]
-        separator: Between the values of a field with several.
+
+def set_option(source: str) -> Callable[[F], F]:
+    """A decorator that adds `--set`, which the command takes as `settings`: the values that were given for fields of
+    MODULE:CLASS, or of a class of `pearl_qdrant.cli.rare`.
     """
     where = source if ":" in source else f"pearl_qdrant.cli.rare:{source}"
-    return click.option("--set", "settings", cls=SetOption, source=where, but=but, separator=separator)
-
-
-@contextmanager
-def refused_values() -> Iterator[None]:
-    """Turn a value that the library refuses into a usage error."""
-    try:
-        yield
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    return click.option("--set", "settings", cls=SetOption, source=where)
 
 
 def field_option(model: type[Options], name: str, *flags: str, **attributes: Any) -> Callable[[F], F]:
@@ -121,13 +101,19 @@ def field_option(model: type[Options], name: str, *flags: str, **attributes: Any
     return click.option(*names, name, required=field.is_required(), help=help_text, **attributes)
 
 
+def _settings_of(command: click.Command) -> dict[str, str]:
+    """The settings that a command takes, with what each means."""
+    return next((one.explained(command) for one in command.params if isinstance(one, SetOption)), {})
+
+
 def flag_of(command: click.Command, name: str) -> str | None:
     """What a user of a command writes for an argument of the library: an option, a setting or an argument."""
+    if name == "columns":
+        return "a column option"
     for one in command.params:
         if one.name == name:
             return one.opts[0] if isinstance(one, click.Option) else one.human_readable_name
-    settings = next((one for one in command.params if isinstance(one, SetOption)), None)
-    return f"--set {name}" if settings is not None and name in settings.model.model_fields else None
+    return f"--set {name}" if name in _settings_of(command) else None
 
 
 def replacement(error: click.NoSuchOption) -> str | None:
@@ -135,9 +121,7 @@ def replacement(error: click.NoSuchOption) -> str | None:
     if error.ctx is None:
         return None
     command, name = error.ctx.command, error.option_name.lstrip("-").replace("-", "_")
-    settings = next((one for one in command.params if isinstance(one, SetOption)), None)
-    known = [] if settings is None else list(settings.explained(command))
-    new = RENAMED.get(error.option_name, "")
+    known, new = list(_settings_of(command)), RENAMED.get(error.option_name, "")
     if near := get_close_matches(name, known, n=1, cutoff=1.0 if new else 0.8):
         return f"--set {near[0]}="
     flags = [flag for one in command.params for flag in one.opts]

@@ -61,10 +61,21 @@ def model_of_environment() -> str | None:
     return os.environ.get("PEARL_QDRANT_MODEL") or None
 
 
+def encoder_of_environment() -> dict[str, Any]:
+    """Both, as arguments of the library."""
+    return {"device": device_of_environment(), "model": model_of_environment()}
+
+
 def check_folder_of(path: Path, what: str) -> None:
     """Refuse a file to write whose folder does not exist."""
     if not path.resolve().parent.is_dir():
         raise click.UsageError(f"Folder {path.parent} for the {what} does not exist: create it first.")
+
+
+def threshold_option(default: str) -> Callable[[F], F]:
+    """`--threshold`, with what counts where it is not given."""
+    kind, text = click.FloatRange(0, 1), "Minimum probability of a link; below it there is none (NIL)."
+    return click.option("--threshold", type=kind, show_default=default, help=text)
 
 
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -14,7 +14,7 @@ import click
 
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.setting import field_option, flag_of, set_option
-from pearl_qdrant.cli.shared import F, needs_extra
+from pearl_qdrant.cli.shared import needs_extra
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.errors import OptionError
@@ -47,26 +47,9 @@ COMMANDS = "corpus ngrams paraphrase synonyms negatives love fit ulr refresh ave
 PATH = click.Path(path_type=Path)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 
-phrases_option: Callable[[F], F] = click.option(
-    "--phrases",
-    type=PATH,
-    multiple=True,
-    metavar="PATH",
-    help="Corpus folder, freq_phrase.txt, phrase_with_etype.txt or entities.jsonl; may be repeated.",
-)
-
-aliases_option: Callable[[F], F] = click.option(
-    "--aliases",
-    type=PATH,
-    multiple=True,
-    metavar="PATH",
-    help="Base in any format that ingest reads: names of one entity are positives; may be repeated.",
-)
-
-base_model_option: Callable[[F], F] = click.option(
-    "--base-model", "base_model", required=True, metavar="DIR|HUB", help="Encoder to start from: a folder or a hub id."
-)
-
+phrases_option = field_option(FitRequest, "phrases", multiple=True, metavar="PATH")
+aliases_option = field_option(FitRequest, "aliases", multiple=True, metavar="PATH")
+base_model_option = field_option(FitRequest, "base_model", metavar="DIR|HUB")
 
 _QUOTED = re.compile(r"'(\w+)'")
 
@@ -100,25 +83,18 @@ class TrainingOutput(TrainingEvents):
 
 @contextmanager
 def training_stage() -> Iterator[TrainingOutput]:
-    """Run a stage: print its events, name the flags in its errors, and say how to install missing libraries."""
+    """Run a stage: print its events, name in errors what the user wrote, and say how to install missing libraries."""
     output = TrainingOutput()
     try:
-        with needs_extra("train"), naming_flags():
+        with needs_extra("train"):
             yield output
-    finally:
-        output.close()
-
-
-@contextmanager
-def naming_flags() -> Iterator[None]:
-    """Turn an error about an argument of the library into a usage error about what the user wrote."""
-    try:
-        yield
     except OptionError as error:
         command = click.get_current_context().command
         message = _QUOTED.sub(lambda found: flag_of(command, found[1]) or found[0], str(error))
         parameter = next((p for p in command.params if p.name == error.option), None)
         raise click.BadParameter(message, param=parameter) from error
+    finally:
+        output.close()
 
 
 def given_only(options: dict[str, Any]) -> dict[str, Any]:
@@ -306,7 +282,7 @@ def love(
 
 @click.command()
 @base_model_option
-@click.option("--out", type=FOLDER, required=True, help="Checkpoint to write; state and log in its folder `training`.")
+@field_option(FitRequest, "out", type=FOLDER)
 @phrases_option
 @aliases_option
 @field_option(FitRequest, "hard_negatives", metavar="PATH")

@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, SecretStr
 
 from pearl_qdrant.errors import OptionError, PearlQdrantError
 from pearl_qdrant.options import Options
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, is_url
 from pearl_qdrant.store.open import location_of
 
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8765
-DEFAULT_WORKERS = 1
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda given: given.split(",") if isinstance(given, str) else given)]
 
 
 class ServiceSettings(Options):
@@ -30,11 +28,11 @@ class ServiceSettings(Options):
     """Model in place of the one that a collection names."""
     device: str = DEFAULT_DEVICE
     """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
-    host: str = DEFAULT_HOST
+    host: str = "127.0.0.1"
     """Address to listen on."""
-    port: int = Field(DEFAULT_PORT, ge=0, le=65535)
+    port: int = Field(8765, ge=0, le=65535)
     """Port to listen on; 0: a free one."""
-    workers: int = Field(DEFAULT_WORKERS, ge=1)
+    workers: int = Field(1, ge=1)
     """Processes that answer. Each has its own view of an embedded collection."""
     allow_writing: bool = False
     """Whether clients may accept and reject links, with a key. Embedded collections are then open for writing,
@@ -43,7 +41,7 @@ class ServiceSettings(Options):
     """Folder for indexes of names; None: the user's cache folder, else that for temporary files."""
     api_keys: tuple[SecretStr, ...] = ()
     """Keys that clients send in a header; empty: no key is needed."""
-    allowed_hosts: tuple[str, ...] = ()
+    allowed_hosts: Names = ()
     """Names of the machine that requests may have as their host, beside localhost, `host` and that of
     `public_url`; * for any."""
     max_body_bytes: int = Field(1 << 20, ge=1)
@@ -68,7 +66,7 @@ class ServiceSettings(Options):
     """Most values of all properties of all queries of a batch of reconciliation."""
     reconcile_batch: int = Field(100, ge=1)
     """Most queries of a batch of reconciliation."""
-    reconcile_origins: tuple[str, ...] = ("*",)
+    reconcile_origins: Names = ("*",)
     """Origins of web pages that may read what reconciliation answers; * for all."""
     public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
     """Address under which clients reach the service, where it is behind a proxy; None: that of the request."""

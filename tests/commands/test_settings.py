@@ -25,10 +25,9 @@ class Toy(Options):
 
 
 def test_texts_become_values_of_their_types() -> None:
-    """Dashes are as good as underscores, a name is repeated for several values, and a separator is as good."""
+    """A name is repeated for several values, and dashes are as good as underscores."""
     assert Toy.read(["size=7", "names=a,b", "names=c"]) == {"size": 7, "names": ("a,b", "c")}
     assert Toy.read(["names=a"]) == {"names": ("a",)}
-    assert Toy.read(["names=a,b"], separator=",") == {"names": ("a", "b")}
     assert dict(Toy.describe(but=["names"]))["size"] == "How large it is. [default: 3]"
 
 

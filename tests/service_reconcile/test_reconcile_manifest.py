@@ -120,7 +120,7 @@ def test_other_origins_may_be_shut_out(guarded: TestClient) -> None:
     assert allowed.headers["Access-Control-Allow-Origin"] == ORIGIN
     assert "Access-Control-Allow-Origin" not in refused.headers
     texts = ["reconcile_origins=http://a,http://b", "public_url=https://names.example.org"]
-    settings = ServiceSettings(**ServiceSettings.read(texts, separator=","))
+    settings = ServiceSettings(**ServiceSettings.read(texts))
     assert settings.reconcile_origins == ("http://a", "http://b")
     with pytest.raises(OptionError, match="public_url"):
         ServiceSettings.read(["public_url=names.example.org"])

@@ -146,7 +146,7 @@ MAX_S = 45
 def test_the_schema_is_kept(tmp_path: Path, model: Path) -> None:
     """Bodies, parameters and headers within and outside of the schema get what it declares."""
     fill(tmp_path / "store", "base", str(model), ENTITIES, is_loaded=True)
-    with serving(tmp_path / "store", tmp_path, "--allow-writing") as service:
+    with serving(tmp_path / "store", tmp_path, "--set", "allow_writing=yes") as service:
         url = f"http://127.0.0.1:{service.port}/openapi.json"
         for made in ("/v1/search?q=n", "/v1/map", "/v1/map?size=2000"):  # before, they are a 503
             service.wait_for(made)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pearl_qdrant.options import Options
+from pearl_qdrant.options import Count, Device, Options
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
-from training.options import Count, Device, Rate, Share, StrPath
+from training.options import Rate, Share, StrPath
 
 _DO_NOT_COUNT = ("examples", "out", "wordnet", "start", "restart", "device", "save_seconds")
 """Fields that a resumed run may have otherwise: paths, and where it runs."""

@@ -9,13 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.options import Options
+from pearl_qdrant.options import Count, Device, Natural, Options
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS
 from training.options import (
     DEFAULT_FIELD,
-    Count,
-    Device,
-    Natural,
     Paths,
     Rate,
     Sampling,
