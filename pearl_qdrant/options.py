@@ -15,6 +15,7 @@ from pearl_qdrant.errors import OptionError
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Device = Annotated[str, Field(json_schema_extra={"env": "PEARL_QDRANT_DEVICE"})]
+Model = Annotated[str | None, Field(json_schema_extra={"env": "PEARL_QDRANT_MODEL"})]
 
 _SHOWN = 200  # characters of a value in a message
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at most", "exclusiveMaximum": "below"}

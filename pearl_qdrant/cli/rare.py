@@ -9,10 +9,8 @@ from pydantic import Field
 
 from ingest.base.format import ReadOptions
 from pearl_qdrant.linking.options import CommonWords, OnTie, TypeMode
-from pearl_qdrant.options import Count, Device, Options
+from pearl_qdrant.options import Count, Device, Model, Options
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S
-
-Model = Annotated[str | None, Field(json_schema_extra={"env": "PEARL_QDRANT_MODEL"})]
 
 
 class TargetSettings(Options):

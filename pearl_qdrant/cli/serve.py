@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from pearl_qdrant.cli.setting import set_option
-from pearl_qdrant.cli.shared import device_of_environment, needs_extra, only_collection, store_option
+from pearl_qdrant.cli.shared import needs_extra, only_collection, store_option
 from pearl_qdrant.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -58,10 +57,9 @@ def serve(
         from pearl_qdrant.service.gate import read_keys
         from pearl_qdrant.service.settings import ServiceSettings
 
-    chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    chosen |= {"store": store, "collections": collections, "device": device_of_environment()}
-    chosen["model"] = os.environ.get("PEARL_QDRANT_MODEL") or None
-    run(ServiceSettings(**{**chosen, "api_keys": read_keys(api_keys), **settings}))
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    chosen |= {"store": store, "collections": collections, "api_keys": read_keys(api_keys)}
+    run(ServiceSettings(**chosen, **settings))
 
 
 @click.command()

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, SecretStr
 
 from pearl_qdrant.errors import OptionError, PearlQdrantError
-from pearl_qdrant.options import Options
+from pearl_qdrant.options import Device, Model, Options
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, is_url
 from pearl_qdrant.store.open import location_of
 
@@ -24,9 +24,9 @@ class ServiceSettings(Options):
     """Folder of an embedded store or URL of a server; None for the store that the environment names."""
     collections: tuple[str, ...] = ()
     """The collections to serve; empty: all of the store, new ones too."""
-    model: str | None = None
+    model: Model = None
     """Model in place of the one that a collection names."""
-    device: str = DEFAULT_DEVICE
+    device: Device = DEFAULT_DEVICE
     """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
     host: str = "127.0.0.1"
     """Address to listen on."""
