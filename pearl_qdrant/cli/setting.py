@@ -45,8 +45,8 @@ class SetOption(click.Option):
     needed: pydantic takes as long as all of click.
     """
 
-    def __init__(self, *declarations: str, source: str, **attributes: Any) -> None:
-        super().__init__(*declarations, multiple=True, metavar="NAME=VALUE", callback=self.values_of, **attributes)
+    def __init__(self, flags: Sequence[str], *, source: str, **attributes: Any) -> None:
+        super().__init__(flags, multiple=True, metavar="NAME=VALUE", callback=self.values_of, **attributes)
         self._source = source
 
     @cached_property
