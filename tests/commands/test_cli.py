@@ -200,7 +200,7 @@ def test_a_table_whose_lines_are_linked_is_noted(loaded: Run, tmp_path: Path) ->
 
 
 def test_link_splits_lists(loaded: Run) -> None:
-    """`--split` links each name of a list, in words and in JSON; without it a list is NIL."""
+    """`--set split=yes` links each name of a list, in words and in JSON; without it a list is NIL."""
     (whole,) = loaded("link", "NYC; NYTimes", "--json").lines()
     (split,) = loaded("link", "NYC; NYTimes", "--set", "split=yes", "--json").lines()
 

@@ -73,6 +73,7 @@ def test_a_wrong_setting_says_what_is_right(run: Run, words: str, said: str) -> 
         ("train ngrams a b --threshold 3", "--set min_pmi="),
         ("train judge a b c --pairs 9", "--set pairs="),
         ("mcp --writable", "--allow-writing"),
+        ("serve --allow-writing", "--set allow_writing="),
     ],
 )
 def test_an_option_that_moved_says_where_it_is(run: Run, words: str, new: str) -> None:

@@ -76,7 +76,7 @@ def test_a_model_of_fastembed_loads_and_links(run: Run, model: Path, tmp_path: P
 
     name = f"fastembed:{register(str(model))}"
     (tmp_path / "base.tsv").write_text("id\tname\nnyt\tThe New York Times\nmi\theart attack\n", encoding="utf-8")
-    loaded = run("ingest", str(tmp_path / "base.tsv"), "--collection", "base", "--model", name, "--device", "cpu")
+    loaded = run("ingest", str(tmp_path / "base.tsv"), "--collection", "base", "--model", name, "--set", "device=cpu")
     linked = run("link", "heart attack", "--json")
 
     assert loaded.status == 0, loaded.err

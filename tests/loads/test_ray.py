@@ -114,7 +114,7 @@ def test_what_a_worker_meets_is_one_line(tmp_path: Path, double: QdrantDouble, m
 
 
 def test_without_ray_there_is_advice(run: Run, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Ray is not installed, `--ray` names the command that installs it."""
+    """Where Ray is not installed, `ray` names the command that installs it."""
     monkeypatch.setitem(sys.modules, "ray", None)
     base = write_base(tmp_path / "base.tsv", 2)
 
@@ -125,7 +125,7 @@ def test_without_ray_there_is_advice(run: Run, tmp_path: Path, model: Path, monk
 
 
 def test_a_load_imports_nothing_of_ray() -> None:
-    """Only `--ray` imports Ray."""
+    """Only the setting `ray` imports Ray."""
     code = "import sys, ingest.load_base; sys.exit(bool({'ray', 'pyarrow'} & set(sys.modules)))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

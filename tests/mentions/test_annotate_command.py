@@ -176,7 +176,7 @@ def test_a_file_may_have_spans_and_markup(loaded: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_book_is_read_by_several_processes(loaded: Run, tmp_path: Path) -> None:
-    """`--jobs` divides one text as well, and its offsets are those of the file."""
+    """`workers` divides one text as well, and its offsets are those of the file."""
     path = tmp_path / "book.txt"
     text = "Chapter: he had a heart attack.\r\nThe NYTimes wrote of it.\r\n\r\n" * 400
     path.write_text(text, encoding="utf-8", newline="")
