@@ -34,11 +34,7 @@ class Options(BaseModel):
 
     @classmethod
     def read(
-        cls,
-        texts: Sequence[str],
-        *,
-        but: Collection[str] = (),
-        environment: Mapping[str, str] = {},
+        cls, texts: Sequence[str], *, but: Collection[str] = (), environment: Mapping[str, str] = {}
     ) -> dict[str, Any]:
         """The fields that texts such as "max_mentions=500" give, as values of their types.
 
@@ -64,7 +60,8 @@ class Options(BaseModel):
 
     @classmethod
     def _value(cls, name: str, texts: list[str]) -> Any:
-        kind: TypeAdapter[Any] = TypeAdapter(cls.model_fields[name].rebuild_annotation())
+        numbers = ConfigDict(allow_inf_nan=False)
+        kind: TypeAdapter[Any] = TypeAdapter(cls.model_fields[name].rebuild_annotation(), config=numbers)
         try:
             if len(texts) == 1:
                 try:

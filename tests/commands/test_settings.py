@@ -37,6 +37,7 @@ def test_texts_become_values_of_their_types() -> None:
         ("link x --set on_tye=first", "'on_tye=first' is no setting: write NAME=VALUE, with a name of: on_tie"),
         ("link x --set on_tie", "'on_tie' is no setting"),
         ("link x --set on_tie=last", "'on_tie' is 'last', but must be 'canonical', 'null' or 'first'"),
+        ("link x --set nil_bias=nan", "'nil_bias' is 'nan', but must be a finite number"),
         ("link x --set workers=0", "'workers' is '0', but must be greater than or equal to 1"),
         ("annotate x --set workers=2", "--set workers is for --file"),
         ("link x --set threshold=0.5", "'threshold=0.5' is no setting"),  # it has an option of its own
