@@ -339,7 +339,7 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
 @click.option(
     "--assertion",
     "assertions",
-    type=click.Choice([one.replace("_", "-") for one in get_args(Assertion)]),
+    type=click.Choice([*get_args(Assertion), "other-person"]),
     multiple=True,
     help="Only mentions of which the text says one of these; may be repeated.",
 )
