@@ -144,13 +144,13 @@ def message_of(error: PearlQdrantError) -> str:
     message, flag = str(error), ""
     if error.option:
         plain = f"--{error.option.replace('_', '-')}"
-        flag = flag_of(_command(sys.argv[1:]), error.option) or RENAMED.get(plain, plain)
+        flag = flag_of(_command_of(sys.argv[1:]), error.option) or RENAMED.get(plain, plain)
     if "one column for both ids and names" in message:
         flag += ", or for a list --id-column 1 --name-column 1"
     return message if flag in message else f"{message} Option: {flag}"
 
 
-def _command(words: Iterable[str]) -> click.Command:
+def _command_of(words: Iterable[str]) -> click.Command:
     """The command that the words of a line name."""
     command: click.Command = cli
     for word in words:

@@ -30,9 +30,9 @@ class ServiceSettings(Options):
     """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
     host: str = "127.0.0.1"
     """Address to listen on."""
-    port: int = Field(8765, ge=0, le=65535)
+    port: int = Field(default=8765, ge=0, le=65535)
     """Port to listen on; 0: a free one."""
-    workers: int = Field(1, ge=1)
+    workers: int = Field(default=1, ge=1)
     """Processes that answer. Each has its own view of an embedded collection."""
     allow_writing: bool = False
     """Whether clients may accept and reject links, with a key. Embedded collections are then open for writing,
@@ -44,41 +44,41 @@ class ServiceSettings(Options):
     allowed_hosts: Names = ()
     """Names of the machine that requests may have as their host, beside localhost, `host` and that of
     `public_url`; * for any."""
-    max_body_bytes: int = Field(1 << 20, ge=1)
+    max_body_bytes: int = Field(default=1 << 20, ge=1)
     """Largest body of a request."""
-    max_mentions: int = Field(1000, ge=1)
+    max_mentions: int = Field(default=1000, ge=1)
     """Most mentions of a request, or spans of a document."""
-    max_mention_characters: int = Field(1000, ge=1)
+    max_mention_characters: int = Field(default=1000, ge=1)
     """Longest mention."""
-    max_text_characters: int = Field(20_000, ge=1)
+    max_text_characters: int = Field(default=20_000, ge=1)
     """Longest text or context."""
-    max_types: int = Field(32, ge=1)
+    max_types: int = Field(default=32, ge=1)
     """Most types of a request."""
-    max_limit: int = Field(100, ge=1)
+    max_limit: int = Field(default=100, ge=1)
     """Most candidates of a mention, or results of a search."""
-    max_candidates: int = Field(20_000, ge=1)
+    max_candidates: int = Field(default=20_000, ge=1)
     """Most candidates of all mentions of a request: mentions x limit."""
-    max_map_size: int = Field(2000, ge=1)
+    max_map_size: int = Field(default=2000, ge=1)
     """Most entities of a map."""
-    max_properties: int = Field(50, ge=1)
+    max_properties: int = Field(default=50, ge=1)
     """Most properties of a query of reconciliation, or values of one."""
-    max_values: int = Field(2000, ge=1)
+    max_values: int = Field(default=2000, ge=1)
     """Most values of all properties of all queries of a batch of reconciliation."""
-    reconcile_batch: int = Field(100, ge=1)
+    reconcile_batch: int = Field(default=100, ge=1)
     """Most queries of a batch of reconciliation."""
     reconcile_origins: Names = ("*",)
     """Origins of web pages that may read what reconciliation answers; * for all."""
-    public_url: str | None = Field(None, pattern=r"^https?://[^\s?#]+$")
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
     """Address under which clients reach the service, where it is behind a proxy; None: that of the request."""
-    max_queued_mentions: int = Field(1024, ge=1)
+    max_queued_mentions: int = Field(default=1024, ge=1)
     """Mentions that may wait for one collection; more are refused with 429."""
-    timeout_s: float = Field(30.0, gt=0)
+    timeout_s: float = Field(default=30.0, gt=0)
     """Time in which a request is answered, in seconds; after it, 504."""
-    store_wait_s: float = Field(5.0, ge=0)
+    store_wait_s: float = Field(default=5.0, ge=0)
     """How long to wait for a server that does not answer, in seconds; after it, 503."""
-    reload_s: float = Field(1.0, gt=0)
+    reload_s: float = Field(default=1.0, gt=0)
     """Seconds between two looks for a newer state of an embedded collection."""
-    server_reload_s: float = Field(30.0, gt=0)
+    server_reload_s: float = Field(default=30.0, gt=0)
     """The same for a collection on a server, where a look asks the server."""
 
 
