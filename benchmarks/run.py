@@ -93,7 +93,7 @@ def bench_encoding(encoder: Encoder, names: list[str]) -> float:
 def bench_ingest(data: Path, model: str, store: Path, encoding_s: float) -> None:
     """Run `pearl-qdrant ingest` and sample the memory of its processes."""
     command = [sys.executable, "-m", "pearl_qdrant", "ingest", str(data), "--collection", COLLECTION]
-    command += ["--store", str(store), "--device", "cpu", "--json", "--model", model]
+    command += ["--store", str(store), "--set", "device=cpu", "--json", "--model", model]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         with peak_memory(process.pid) as peak:
             output, _ = process.communicate()

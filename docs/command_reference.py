@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import click
 
 from pearl_qdrant.cli import cli
+from pearl_qdrant.cli.setting import SetOption
 
 MARK = "<!-- commands -->"
 """Where the reference goes in a page."""
@@ -106,9 +107,17 @@ def describe_options(command: click.Command, context: click.Context) -> Iterator
         for parameter in command.params
         if isinstance(parameter, click.Option) and not parameter.hidden
     ]
-    rows = [f"| <code>{cell(names)}</code> | {cell(meaning)} |" for names, meaning in filter(None, records)]
-    if rows:
-        yield "\n".join(["| option | meaning |", "|---|---|", *rows, ""])
+    for title, pairs in (("option", filter(None, records)), ("setting", settings_of(command))):
+        rows = [f"| <code>{cell(name)}</code> | {cell(meaning)} |" for name, meaning in pairs]
+        if rows:
+            yield "\n".join([f"| {title} | meaning |", "|---|---|", *rows, ""])
+
+
+def settings_of(command: click.Command) -> Iterator[tuple[str, str]]:
+    """The names that `--set` takes, with what each means."""
+    for one in command.params:
+        if isinstance(one, SetOption):
+            yield from one.explained(command).items()
 
 
 def describe_calls(command: str) -> Iterator[str]:

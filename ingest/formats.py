@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields
 from importlib import import_module, resources
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -175,9 +174,7 @@ def _import_reader(module: str, paths: Sequence[PathLike]) -> ModuleType:
 
 def _check_options(chosen: Format, options: ReadOptions) -> None:
     """Refuse an option that the format does not take, instead of ignoring it."""
-    defaults = ReadOptions()
-    for field in fields(options):
-        name = field.name
-        if getattr(options, name) != getattr(defaults, name) and not chosen.takes(name) and name != "bases":
+    for name, field in ReadOptions.model_fields.items():
+        if getattr(options, name) != field.default and not chosen.takes(name) and name != "bases":
             takers = ", ".join(one.name for one in FORMATS if one.takes(name))
             raise OptionError(name, f"'{name}' is for {takers}, but the input is read as {chosen.name}.")

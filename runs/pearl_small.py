@@ -70,11 +70,11 @@ def stages(
         mining = ["--model", base]
         commands["negatives"] = ["train", "negatives", "--phrases", str(folder), *mining, "--out", str(negatives)]
     mimicked = [] if vectors is None else ["--vectors", str(vectors)]
-    commands["love"] = ["train", "love", base, str(love), *mimicked, "--seed", str(seed)]
+    commands["love"] = ["train", "love", base, str(love), *mimicked, "--set", f"seed={seed}"]
     inputs = ["--phrases", str(folder), "--hard-negatives", str(negatives), "--character-encoder", str(love)]
-    length = ["--epochs", "2"] if steps is None else ["--steps", str(steps)]
-    settings = ["--paper-settings", *length, "--batch", "512", "--workers", "8", "--device", "cuda"]
-    written = ["--seed", str(seed), "--out", str(fitted)]
+    length = ["--set", "epochs=2"] if steps is None else ["--steps", str(steps)]
+    settings = ["--paper-settings", *length, "--set", "batch_size=512", "--set", "workers=8", "--set", "device=cuda"]
+    written = ["--set", f"seed={seed}", "--out", str(fitted)]
     commands["fit"] = ["train", "fit", "--base-model", base, *inputs, *settings, *written]
     commands["average"] = ["train", "average", base, str(fitted), str(averaged), "--ratio", "0.5"]
     commands["head"] = ["train", "head", "--base-model", str(averaged), "--phrases", str(folder), "--out", str(out)]
@@ -106,9 +106,9 @@ def main(work: Path, only_print: bool, **given: Any) -> None:
 
         given["base"] = str(find_model(given["base"]).folder)  # some stages need the folder
     ner_model, typed_names = given.pop("ner_model"), given.pop("typed_names")
-    typing = ["--typed-names", str(typed_names)]
+    typing = ["--set", f"typed_names={typed_names}"]
     if ner_model:
-        typing = ["--typer", "ner", "--ner-model", ner_model, "--device", "cuda"]
+        typing = ["--set", "typer=ner", "--set", f"ner_model={ner_model}", "--set", "device=cuda"]
     texts = [str(given.pop("articles")), "--wordnet", given.pop("wordnet"), *typing]
     for name, words in stages(work, texts, **given).items():
         launcher = [] if words[0] == "torchrun" else [sys.executable, "-m", "pearl_qdrant"]

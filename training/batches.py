@@ -11,18 +11,18 @@ import random
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from pearl_qdrant.settings import count_workers
 from training.augment.draw import edit_character
 from training.examples.example import Example, fold_phrase
 from training.examples.files import phrase_key
 from training.networks.phrase_vectors import MicroBatch, micro_batches
-from training.options import Count, Natural, Share, Within, check_bounds
 
 
 class NegativeTable:
@@ -116,26 +116,28 @@ class BatchMaker:
     """Makes the batch of any step."""
 
     sampler: EpochSampler  # chooses the anchors
-    n_pairs: Annotated[int, Within(2)]  # anchors per batch and process
+    n_pairs: int  # anchors per batch and process
     seed: int  # determines each batch, together with the step and the rank
     augment: Augment  # makes a variant of a phrase
     negatives: NegativeTable | None = None  # hard negatives by phrase, or None
-    n_negatives: Natural = 2  # hard negatives drawn for each anchor that has some. PEARL: 2
+    n_negatives: int = 2  # hard negatives drawn for each anchor that has some. PEARL: 2
     # hard negatives join the batch as further anchors with a variant of their own, as in the paper's code.
     # Otherwise they are negatives only, which costs half
     negatives_as_pairs: bool = False
     # share of the anchors with other names that get one of these as positive; the rest get a variant
-    alias_share: Share = 0.85
-    augmented_aliases: Share = 0.15  # share of these other names that are augmented too
+    alias_share: float = 0.85
+    augmented_aliases: float = 0.15  # share of these other names that are augmented too
     plain: Sequence[str] = ()  # phrases of plain text; some of them join each batch to be distilled
-    n_plain: Count = N_PLAIN  # plain phrases per batch and process
+    n_plain: int = N_PLAIN  # plain phrases per batch and process
     # share of the plain phrases that the network sees with one character edited. Their target is the vector of the
     # phrase as it is written
-    misspelt_plain: Share = 0.0
+    misspelt_plain: float = 0.0
     shard: Shard = Shard()  # the process that the batches are for
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        for name in ("alias_share", "augmented_aliases", "misspelt_plain"):
+            if not 0 <= (share := getattr(self, name)) <= 1:
+                raise OptionError(name, f"'{name}' is {share}, but must be a share, from 0 to 1.")
 
     def make(self, step: int) -> PairBatch:
         """Make the batch of a step, from 1."""

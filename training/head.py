@@ -29,7 +29,7 @@ from training.examples.files import phrase_key, read_training_files
 from training.finetune.losses import marginal_type_loss
 from training.networks.checkpoints import BaseModel, find_device, open_base_model, write_network
 from training.networks.phrase_vectors import pool_phrases
-from training.options import HeadOptions, Paths, StrPath, TrainingEvents, as_paths, check_bounds, refuse_overwriting
+from training.options import HeadOptions, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
 from training.training_loop import LossRecord, Objective, TrainingLoop
 
 
@@ -142,7 +142,6 @@ def train_head(  # long: its arguments, and what they mean
     """
     refuse_overwriting(out, base_model, *as_paths(phrases))
     place, options = find_device(device), options or HeadOptions()
-    check_bounds(options)
     examples = read_training_files(phrases, aliases, typed_names=typed_names, events=events)
     base = open_base_model(str(base_model), name=Path(out).name, seed=options.seed)
     base.network.to(place).eval()

@@ -167,7 +167,7 @@ class LoveObjective(Objective):
         digest = hashlib.sha256("\0".join(targets.words).encode("utf-8", "replace"))
         digest.update(np.ascontiguousarray(targets.vectors).tobytes())
         described = {"encoder": mimic.encoder.config.model_dump(), "targets": digest.hexdigest()[:16]}
-        self._identity = {**asdict(config), **described}
+        self._identity = {**config.model_dump(), **described}
         del self._identity["epochs"]  # a later call may ask for more epochs
 
     def identity(self) -> Mapping[str, Any]:
@@ -289,6 +289,6 @@ def pretrain_character_encoder(
         source = f"words of {base.name}"
         targets = encoder_targets(network, tokenizer, list(whole_words(table))[:max_words])
     mimicry = pretrain(encoder, tokenizer, targets, config, target, resume=resume, progress=progress)
-    record = {**asdict(config), "targets": source, "words": len(targets.words), **asdict(mimicry)}
+    record = {**config.model_dump(), "targets": source, "words": len(targets.words), **asdict(mimicry)}
     write_character_encoder(target, encoder, training=record)
     return mimicry

@@ -50,7 +50,6 @@ from training.options import (
     RefreshResult,
     Verdict,
     as_paths,
-    check_bounds,
     refuse_overwriting,
 )
 
@@ -164,7 +163,6 @@ class _Refresh:
         base, out = as_paths(request.base), Path(request.out)
         if not base:
             raise OptionError("base", "There is no base to learn from.")
-        check_bounds(request)
         refuse_overwriting(out, *base, request.model)
         self.folder = Path(f"{out}.work") if request.work is None else Path(request.work)
         self.identity = {  # what the run depends on

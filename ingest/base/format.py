@@ -16,65 +16,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from pydantic import BeforeValidator, ConfigDict
+from pydantic.json_schema import SkipJsonSchema
 
 from ingest.io.encoding import HEAD_BYTES, Utf8Source
 from ingest.io.streams import ByteSource, open_source
 from pearl_qdrant.errors import FormatError
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """What to read. A field with its default value means the reader's own default.
-
-    The command line makes its options of these fields, with the texts below as help (`pearl_qdrant.cli.ingest`).
-
-    Attributes:
-        limit: Read at most this many entities.
-        languages: Languages of names, the preferred one first. [default: en]
-        columns: Which column is what.
-        list_separators: Between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or
-            Python), or COLUMN=SIGN for one column. [default: found in the first rows]
-        delimiter: Character between the columns, or tab. [default: found in the first rows]
-        encoding: Of the text, such as cp1252. [default: found]
-        skip_lines: Pass over so many lines at the start.
-        records: Where they are: the sheet of a workbook, or the path of a list in JSON, YAML or XML, such as
-            results.items. [default: found]
-        bases: Further bases that ship as tables, tried before those that are known.
-        sabs: Only these source vocabularies.
-        srl_max: Highest restriction level of a source.
-        semantic_types: TUI, name, tree number or group.
-        classes: Only instances and subclasses of these classes, by their QIDs.
-        require_sitelink: Only items with a page in some Wikimedia project.
-        links: Keep the ids of the entities that an entity is linked to, for linking in documents.
-        scopes: Synonyms of these scopes are names. [default: EXACT]
-        label_properties: Properties that give the canonical name, as IRIs or prefixed names.
-        alias_properties: Properties that give aliases.
-        type_properties: Properties that give types.
-    """
-
-    limit: int | None = None
-    languages: tuple[str, ...] = ()
-    columns: TableColumns | None = None
-    list_separators: tuple[str, ...] = ()
-    delimiter: str | None = None
-    encoding: str | None = None
-    skip_lines: int | None = None
-    records: str | None = None
-    bases: tuple[Base, ...] = ()
-    sabs: tuple[str, ...] = ()
-    srl_max: int | None = None
-    semantic_types: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    require_sitelink: bool = False
-    links: bool = False
-    scopes: tuple[Scope, ...] = ()
-    label_properties: tuple[str, ...] = ()
-    alias_properties: tuple[str, ...] = ()
-    type_properties: tuple[str, ...] = ()
-
+from pearl_qdrant.options import Natural, Options
 
 PathLike = str | os.PathLike[str]
 
@@ -248,6 +199,55 @@ class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Those of the paths in a folder or archive that are read."""
         pattern = re.compile(self.files or "(?!)", re.IGNORECASE)
         return sorted(name for name in names if pattern.fullmatch(re.split(r"[/\\!]", name)[-1]))
+
+
+class ReadOptions(Options):
+    """What to read. A field with its default value means the reader's own default. Raises OptionError if one does not
+    fit.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    limit: int | None = None
+    """Read at most this many entities."""
+    languages: tuple[str, ...] = ()
+    """Languages of names, the preferred one first. [default: en]"""
+    columns: Annotated[TableColumns | None, SkipJsonSchema()] = None
+    """Which column is what."""
+    list_separators: tuple[str, ...] = ()
+    """Tables: between aliases or types in a cell: a sign, tab, space, none (a cell is one), lists (JSON or Python), or
+    COLUMN=SIGN for one column. [default: found in the first rows]"""
+    delimiter: str | None = None
+    """Tables: character between the columns, or tab. [default: found in the first rows]"""
+    encoding: str | None = None
+    """Tables: of the text, such as cp1252. [default: found]"""
+    skip_lines: Natural | None = None
+    """Tables: pass over so many lines at the start."""
+    records: str | None = None
+    """Tables: where they are: the sheet of a workbook, or the path of a list in JSON, YAML or XML, such as
+    results.items. [default: found]"""
+    bases: Annotated[tuple[Base, ...], SkipJsonSchema()] = ()
+    """Further bases that ship as tables, tried before those that are known."""
+    sabs: tuple[str, ...] = ()
+    """Only these source vocabularies."""
+    srl_max: Natural | None = None
+    """UMLS: highest restriction level of a source."""
+    semantic_types: tuple[str, ...] = ()
+    """TUI, name, tree number or group."""
+    classes: tuple[str, ...] = ()
+    """Only instances and subclasses of these classes, by their QIDs."""
+    require_sitelink: bool = False
+    """Wikidata: only items with a page in some Wikimedia project."""
+    links: bool = False
+    """Ontologies, RDF, Wikidata: keep the ids of the entities that an entity is linked to, for linking in documents."""
+    scopes: tuple[Annotated[Scope, BeforeValidator(str.upper)], ...] = ()
+    """Ontologies, RDF: synonyms of these scopes are names. [default: EXACT]"""
+    label_properties: tuple[str, ...] = ()
+    """RDF: properties that give the canonical name, as IRIs or prefixed names."""
+    alias_properties: tuple[str, ...] = ()
+    """RDF: properties that give aliases."""
+    type_properties: tuple[str, ...] = ()
+    """RDF: properties that give types."""
 
 
 @lru_cache(maxsize=1)

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ingest.base.format import ReadOptions
 from ingest.io.report import ReadReport
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL, DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
+    from ingest.base.format import ReadOptions
     from ingest.base.reader import ScanResult
     from ingest.base.type_map import TypeMap
     from pearl_qdrant.encoder.protocol import Encoder

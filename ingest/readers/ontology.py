@@ -78,20 +78,13 @@ class Term:
         return report.make_entity(self.id, names, kb_types, types, self.description, extra, None, self.languages)
 
 
-def check_scopes(scopes: Sequence[str]) -> frozenset[str]:
-    """The requested scopes of synonyms; EXACT by default. Raises ValueError if there is no such scope."""
-    if unknown := sorted(set(scopes) - set(SCOPES)):
-        raise ValueError(f"unknown scope of a synonym: {', '.join(unknown)}. There are: {', '.join(SCOPES)}")
-    return frozenset(scopes or ("EXACT",))
-
-
 class OntologyReader(Reader):
     """What the readers of OBO and of OBO Graph JSON share: the files, and the scopes of the synonyms that are names."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
         """Open the files; ``-`` is standard input. Raises FormatError as `open_sources`."""
         super().__init__(type_map=type_map, limit=options.limit)
-        self.scopes, self._links = check_scopes(options.scopes), options.links
+        self.scopes, self._links = frozenset(options.scopes or ("EXACT",)), options.links
         self._tree: ClassGraph[str] | None = None
         self.sources = tuple(map(self.as_text, self.open_sources(paths)))
 

@@ -40,7 +40,6 @@ from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadRep
 from ingest.io.streams import ByteSource, list_inputs
 from ingest.readers import rdf_entities as known
 from ingest.readers.json_records import is_lines
-from ingest.readers.ontology import check_scopes
 from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_ENDING, RDF_XML, TURTLE, find_root, find_syntax
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers
 from pearl_qdrant.errors import FormatError, OptionError
@@ -64,7 +63,7 @@ class RdfReader(Reader):
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
-        self._scopes = check_scopes(options.scopes)
+        self._scopes = frozenset(options.scopes or ("EXACT",))
         check_languages(options.languages)
         given = options.label_properties, options.alias_properties, options.type_properties
         self._added = [known.expand(names) for names in given]

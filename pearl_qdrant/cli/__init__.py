@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from pearl_qdrant.cli.link import annotate, demo, link
 from pearl_qdrant.cli.models import doctor, evaluate, models, reencode
 from pearl_qdrant.cli.names import crosswalk, resolve
 from pearl_qdrant.cli.serve import mcp, serve
+from pearl_qdrant.cli.setting import RENAMED, flag_of, replacement
 from pearl_qdrant.cli.terminal import (
     OutputError,
     echo,
@@ -121,6 +123,8 @@ def _run() -> None:
         _print_error("interrupted; what was stored is kept, and the same command resumes from there")
         sys.exit(_INTERRUPTED)
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and (new := replacement(error)):
+            error = click.UsageError(f"No such option: {error.option_name}. Write {new}", error.ctx)
         show_usage_error(error)
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader of our output has exited, as in `| head`
@@ -136,14 +140,23 @@ def _run() -> None:
 
 
 def message_of(error: PearlQdrantError) -> str:
-    """Return the message of an error, with the flag of the option that would help."""
-    message = str(error)
-    from pearl_qdrant.cli.ingest import FLAGS
-
-    flag = FLAGS.get(error.option, f"--{error.option.replace('_', '-')}") if error.option else ""
+    """Return the message of an error, with what to write for the option that would help."""
+    message, flag = str(error), ""
+    if error.option:
+        plain = f"--{error.option.replace('_', '-')}"
+        flag = flag_of(_command_of(sys.argv[1:]), error.option) or RENAMED.get(plain, plain)
     if "one column for both ids and names" in message:
         flag += ", or for a list --id-column 1 --name-column 1"
     return message if flag in message else f"{message} Option: {flag}"
+
+
+def _command_of(words: Iterable[str]) -> click.Command:
+    """The command that the words of a line name."""
+    command: click.Command = cli
+    for word in words:
+        if isinstance(command, click.Group):
+            command = command.commands.get(word, command)
+    return command
 
 
 def _message_of_system(error: OSError | MemoryError | ImportError) -> str:

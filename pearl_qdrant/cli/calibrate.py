@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target
 from pearl_qdrant.cli.terminal import ask as ask_line
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_result, table_lines
@@ -24,52 +25,46 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--pairs",
+    "--labelled",
     type=click.Path(path_type=Path, dir_okay=False),
     help="TSV of mentions and entity ids; NIL or empty for no entity.  [default: mentions made from the base's names]",
 )
 @click.option(
-    "--mentions",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Mentions without entities, one a line, of which --ask chooses.",
-)
-@click.option(
     "--ask",
-    type=click.IntRange(min=1),
-    help="Ask for the right entities of so many of --mentions, those that would tell most, and add them to --pairs.",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="MENTIONS",
+    help="Ask for the right entities of some of the mentions in this file, one a line, and add them to --labelled.",
 )
 @click.option("--precision", type=click.FloatRange(0, 1, min_open=True, max_open=True),
-              show_default=f"with --pairs: most right answers, else {DEFAULT_PRECISION}",
+              show_default=f"with --labelled: most right answers, else {DEFAULT_PRECISION}",
               help="Share of links that shall be right.")  # fmt: skip
-@click.option(
-    "--figure", type=click.Path(path_type=Path, dir_okay=False), help="Draw reliability diagrams to this PNG file."
-)
 @click.option("--dry-run", is_flag=True, help="Print the result without storing it.")
-@click.option("--force", is_flag=True, help="Store it even if it makes right links fewer or loses exact names.")
+@shared.yes_option("Store it even if it makes right links fewer or loses exact names.")
 @click.option("--reset", is_flag=True, help="Remove the stored calibration: the defaults count again.")
 @shared.target_options()
+@set_option("CalibrateSettings")
 @shared.json_option
 def calibrate(  # long: help has its examples
     target: Target,
-    pairs: Path | None,
-    mentions: Path | None,
-    ask: int | None,
-    figure: Path | None,
+    labelled: Path | None,
+    ask: Path | None,
     reset: bool,
+    yes: bool,
+    settings: dict[str, Any],
     as_json: bool,
     **given: Any,  # further arguments of `calibrate_collection`
 ) -> None:
-    """Fit the linker's probabilities and threshold to a collection; with --pairs its ranking too.
+    """Fit the linker's probabilities and threshold to a collection; with --labelled its ranking too.
 
-    Without --pairs, mentions of every kind are made from the names of the base: exact names, slips, other spellings,
+    Without --labelled, mentions of every kind are made from the names of the base: exact names, slips, other spellings,
     names in a few words, and mentions without an entity. Real mentions with their entities give a better fit. The
     ranking keeps its default coefficients unless fitted ones do better on mentions that they were not fitted on.
-    What changes is shown by kind; a calibration that makes it worse is not stored without --force.
+    What changes is shown by kind; a calibration that makes it worse is not stored without --yes.
 
     \b
     pearl-qdrant calibrate --collection umls --dry-run
-    pearl-qdrant calibrate --collection umls --pairs labelled.tsv --precision 0.98 --figure umls.png
-    pearl-qdrant calibrate --collection umls --mentions column.txt --ask 30 --pairs labelled.tsv
+    pearl-qdrant calibrate --collection umls --labelled labelled.tsv --precision 0.98 --set figure=umls.png
+    pearl-qdrant calibrate --collection umls --ask column.txt --labelled labelled.tsv
     """
     from pearl_qdrant.linking.calibration.calibrate import (
         WorseCalibrationError,
@@ -77,13 +72,10 @@ def calibrate(  # long: help has its examples
         reset_calibration,
     )
 
-    of_a_fit = pairs or figure or given["force"]
-    if reset and (of_a_fit or mentions or ask or given["dry_run"]):
+    if reset and (labelled or settings or yes or ask or given["dry_run"]):
         raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
-    if ask is not None and (mentions is None or pairs is None):
-        raise click.UsageError("--ask needs --mentions, which it chooses from, and --pairs, which gets the answers.")
-    if mentions is not None and ask is None:
-        raise click.UsageError("--mentions are those of which --ask chooses: give a number of them, and --pairs.")
+    if ask is not None and labelled is None:
+        raise click.UsageError("--ask needs --labelled, the file that gets the answers.")
     (name,) = target.names
     if reset:
         removed = reset_calibration(name, store=target.store) is not None
@@ -91,17 +83,18 @@ def calibrate(  # long: help has its examples
         record = {"collection": name, "removed": removed}
         echo_result(record, f"{name}: {text}; the defaults count", as_json=as_json)
         return
-    if ask is not None and mentions is not None and pairs is not None:
-        _ask(ask, target, mentions, pairs)
+    if ask is not None and labelled is not None:
+        _ask(settings.get("questions", 30), target, ask, labelled)
         return
+    figure = settings.get("figure")
     if figure is not None:  # what would keep it from being drawn is reported before the fit
         from training.evaluation.figures import check_matplotlib
 
         check_matplotlib()
         shared.check_folder_of(figure, "figure")
-    labels = None if pairs is None else _read_labels(pairs)
+    labels = None if labelled is None else _read_labels(labelled)
     try:
-        found = calibrate_collection(name, labels, **target.opening(), **given)
+        found = calibrate_collection(name, labels, **target.opening(), force=yes, **given)
     except WorseCalibrationError as error:
         if not as_json:
             echo(*_as_text(_as_record(name, error.found, stored=False)))
@@ -135,7 +128,7 @@ def _ask(n: int, target: Target, mentions: Path, pairs: Path) -> None:
                 file_of_pairs.write(f"{' '.join(link.mention.split())}\t{by_rank.get(answer, answer)}\n")
                 file_of_pairs.flush()
     n_pairs = len(_read_labels(pairs))
-    command = f"pearl-qdrant calibrate --collection {target.names[0]} --pairs {pairs}"
+    command = f"pearl-qdrant calibrate --collection {target.names[0]} --labelled {pairs}"
     echo(f"{pairs} has {n_pairs:,} pairs; with {MIN_PAIRS} of them: {command}")
 
 
@@ -262,26 +255,19 @@ def _cell(figures: dict[str, Any], key: str) -> str:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Mentions with their entities: TSV (NIL or empty for no entity), or .jsonl with documents.",
 )
-@click.option(
-    "--add-aliases",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Add a name to an entity that it meant at least N times, and more often than anything else.",
-)
-@click.option("--skip-unknown", is_flag=True, help="Leave out mentions whose entity id the collection lacks.")
-@click.option("--again", is_flag=True, help="Learn mentions that were learned already, too.")
+@shared.yes_option("Learn mentions that were learned already, too.")
 @click.option("--list", "is_list", is_flag=True, help="List what was learned, one batch a line.")
 @click.option("--undo", metavar="BATCH", help="Undo a batch, by its number in the list.")
 @shared.target_options()
+@set_option("LearnSettings")
 @shared.json_option
 def learn(
     labelled: Path | None,
-    add_aliases: int | None,
-    skip_unknown: bool,
-    again: bool,
+    yes: bool,
     is_list: bool,
     undo: str | None,
     target: Target,
+    settings: dict[str, Any],
     as_json: bool,
 ) -> None:
     """Learn what names mean from labelled mentions; effective at once.
@@ -291,14 +277,14 @@ def learn(
 
     \b
     pearl-qdrant learn --collection news --labelled labelled.tsv
-    pearl-qdrant learn --collection news --labelled documents.jsonl --add-aliases 3
+    pearl-qdrant learn --collection news --labelled documents.jsonl --set add_aliases=3
     pearl-qdrant learn --collection news --list
     pearl-qdrant learn --collection news --undo 2
     """
     if (labelled is not None) + is_list + (undo is not None) != 1:
         raise click.UsageError("Give one of --labelled, --list and --undo.")
-    if labelled is None and (add_aliases is not None or skip_unknown or again):
-        raise click.UsageError("--add-aliases, --skip-unknown and --again are for --labelled.")
+    if labelled is None and (settings or yes):
+        raise click.UsageError("--yes and --set are for --labelled.")
     (name,) = target.names
     if is_list:
         _list(name, target.store, as_json=as_json)
@@ -311,7 +297,7 @@ def learn(
             return
         assert labelled is not None
         with warn_while_waiting(str(labelled)):
-            found = linker.learn(labelled, add_aliases=add_aliases, skip_unknown=skip_unknown, again=again)
+            found = linker.learn(labelled, again=yes, **settings)
     _print_learned(name, found, as_json=as_json)
 
 

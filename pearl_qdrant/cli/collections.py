@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import confirm, echo, echo_json, table_lines
 from pearl_qdrant.settings import DEFAULT_WAIT_S
@@ -97,7 +98,7 @@ def _format_calibration(calibration: dict[str, Any] | None) -> str:
 @collections.command("delete")
 @click.argument("name")
 @shared.store_option
-@shared.yes_option
+@shared.yes_option()
 def delete(name: str, store: str, yes: bool) -> None:
     """Delete a collection with all its points."""
     from pearl_qdrant.store.administration import delete_collection
@@ -122,14 +123,13 @@ def finalize(name: str, store: str) -> None:
 @collections.command("verify")
 @click.argument("name")
 @shared.store_option
-@shared.model_option
 @shared.json_option
 @click.pass_context
-def verify(context: click.Context, name: str, store: str, model: str | None, as_json: bool) -> None:
+def verify(context: click.Context, name: str, store: str, as_json: bool) -> None:
     """Check a collection: complete, counted, indexed, and its model available. The exit status is 1 if not."""
     from pearl_qdrant.store.administration import verify_collection
 
-    verified = verify_collection(name, store=store, model=model)
+    verified = verify_collection(name, store=store, model=shared.model_of_environment())
     problems = [problem.message for problem in verified.problems]
     if as_json:
         echo_json({"collection": name, "points": verified.points, "problems": problems})
@@ -152,17 +152,16 @@ _replace_option = click.option(
 @click.option("--to", required=True, metavar="URL", help="The server, or a folder (key of a server: QDRANT_API_KEY).")
 @shared.store_option
 @_replace_option
-@click.option("--shards", type=click.IntRange(min=1), help="Parts of it in a cluster. [default: one a node]")
-@click.option("--replicas", type=click.IntRange(min=1), help="Copies of each shard. [default: the server's]")
+@set_option("PushSettings")
 @shared.json_option
-def push(name: str, shards: int | None, replicas: int | None, as_json: bool, **given: Any) -> None:
+def push(name: str, settings: dict[str, Any], as_json: bool, **given: Any) -> None:
     """Copy a collection to a server, without encoding a name again."""
     from pearl_qdrant.store.protocol import Placement
     from pearl_qdrant.transfer.moving import push_collection
 
     with progress_bar(name) as on_progress:
         result = push_collection(
-            name, placement=Placement(shards, replicas), wait_s=DEFAULT_WAIT_S, on_progress=on_progress, **given
+            name, placement=Placement(**settings), wait_s=DEFAULT_WAIT_S, on_progress=on_progress, **given
         )
     _print_transfer(result, as_json=as_json)
 
@@ -185,7 +184,7 @@ def pull(name: str, as_json: bool, **given: Any) -> None:
 @collections.command("prune")
 @click.argument("name")
 @shared.store_option
-@shared.yes_option
+@shared.yes_option()
 def prune(name: str, store: str, yes: bool) -> None:
     """Delete the hidden versions of a collection that another one took the place of."""
     from pearl_qdrant.transfer.moving import prune_collection
@@ -220,7 +219,7 @@ def entities() -> None:
 
 @entities.command("show")
 @click.argument("entity_id")
-@shared.target_options(encodes=False)
+@shared.target_options()
 @shared.json_option
 def show_entity(entity_id: str, target: Target, as_json: bool) -> None:
     """Show an entity with all its names, types and description."""
@@ -263,8 +262,8 @@ def add(entity_id: str, target: Target, **given: Any) -> None:  # the fields of 
 
 @entities.command("delete")
 @click.argument("entity_ids", nargs=-1, required=True, metavar="ENTITY_ID...")
-@shared.target_options(encodes=False)
-@shared.yes_option
+@shared.target_options()
+@shared.yes_option()
 def delete_entities(entity_ids: tuple[str, ...], target: Target, yes: bool) -> None:
     """Delete entities with all their names."""
     if not yes:

@@ -4,72 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import Field, fields
+from dataclasses import fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from ingest.base.format import ReadOptions, Scope, TableColumns
-from ingest.formats import FORMAT_NAMES, FORMATS
 from ingest.load.request import LoadEvents, LoadRequest, reading_counts
 from pearl_qdrant.cli import shared
-from pearl_qdrant.cli.records import options_of
+from pearl_qdrant.cli.setting import flag_of, set_option
 from pearl_qdrant.cli.terminal import confirm, echo, echo_result
 from pearl_qdrant.progress import counting_bar, skip_stored
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
+    from ingest.base.format import ReadOptions
     from ingest.base.reader import ScanResult
     from ingest.load.request import LoadResult
     from pearl_qdrant.encoder.protocol import Encoder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_FLAGS = {
-    "languages": "--language",
-    "list_separators": "--list-separator",
-    "sabs": "--sab",
-    "semantic_types": "--semantic-type",
-    "classes": "--class",
-    "scopes": "--synonym-scope",
-    "label_properties": "--label-property",
-    "alias_properties": "--alias-property",
-    "type_properties": "--type-property",
-    "types": "--type-column",
-    "aliases": "--alias-column",
-    **{name: f"--{name}-column" for name in ("id", "name", "description", "popularity")},
-}
-"""Flags of fields of `ReadOptions` and `TableColumns` that are not their own names."""
-
-
-def flag_of(name: str) -> str:
-    """The flag of an argument of reading."""
-    return _FLAGS.get(name, f"--{name.replace('_', '-')}")
-
-
-_READING = tuple(one for one in fields(ReadOptions) if any(one.name in of.options for of in FORMATS))
-"""The fields that are options of the command, `columns` by its own fields."""
-
-FLAGS = {one.name: flag_of(one.name) for one in _READING} | {"columns": "a column option"}
-"""The flag of each field of `ReadOptions`, for errors."""
-
-format_option: Callable[[F], F] = click.option(
-    "--format",
-    "kind",
-    default="auto",
-    show_default=True,
-    metavar="FORMAT",
-    help=f"auto finds the format in the content; or one of {', '.join(FORMAT_NAMES)}, or a base that --formats lists.",
-)
+_COLUMNS = {"id_column": "id", "name_column": "name", "type_column": "types", "alias_column": "aliases",
+            "description_column": "description", "popularity_column": "popularity"}  # fmt: skip
 
 
 def print_formats(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
     """Print the formats and known bases, with the files that each reads, and end."""
     if not is_asked or context.resilient_parsing:
         return
-    from ingest.formats import known_bases
+    from ingest.formats import FORMATS, known_bases
 
     every = (*FORMATS, *known_bases())
     width = max(len(one.name) for one in every)
@@ -78,47 +43,18 @@ def print_formats(context: click.Context, parameter: click.Parameter, is_asked: 
     context.exit()
 
 
-def reading_options(command: F) -> F:
-    """Add an option for each field of `ReadOptions`; its help text names the formats that take it."""
-    command = click.option("--layout", "layouts", type=click.Path(dir_okay=False), multiple=True,
-                           help="Tables: a base of your own, described as JSON; may be repeated.")(command)  # fmt: skip
-    for of_format in reversed(_READING):
-        columns = of_format.name == "columns"
-        texts = shared.attribute_texts(TableColumns if columns else ReadOptions)
-        titles = ", ".join(one.title for one in FORMATS if one.takes(of_format.name))
-        for field in reversed(fields(TableColumns)) if columns else (of_format,):
-            command = _option(field, titles, texts[field.name], prefix="column_" if columns else "")(command)
-    return command
-
-
-def _option(field: Field[Any], titles: str, text: str, *, prefix: str) -> Callable[[F], F]:
-    """The option of a field: its annotation tells its kind."""
-    is_many = field.default == ()
-    kind: Any = click.IntRange(0) if field.type == "int | None" else None
-    if field.name == "scopes":
-        kind = click.Choice(get_args(Scope), case_sensitive=False)
-    if is_many:
-        said, sign, default = text.partition(". [")
-        text = f"{said.removesuffix('.')}; may be repeated.{' [' if sign else ''}{default}"
-    names = (flag_of(field.name), *(("--sheet",) if field.name == "records" else ()))
-    return click.option(*names, f"{prefix}{field.name}", type=kind, multiple=is_many,
-                        is_flag=field.default is False, help=f"{titles}: {text}")  # fmt: skip
+def _many(flag: str, name: str, help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
+    return click.option(flag, name, multiple=True, help=f"{help}; may be repeated.")
 
 
 def read_options(given: Mapping[str, Any]) -> ReadOptions:
-    """The options of reading from the parameters of the command.
+    """The options of reading from the parameters and settings of the command."""
+    from ingest.base.format import ReadOptions, TableColumns, read_bases
 
-    Args:
-        given: ``limit``, and the parameters of `reading_options`.
-    """
-    from ingest.base.format import read_bases
-
-    columns = TableColumns(**{one.name: given[f"column_{one.name}"] for one in fields(TableColumns)})
-    values = {one.name: given[one.name] for one in _READING if one.name != "columns"}
-    bases = tuple(base for path in given["layouts"] for base in read_bases(path))
-    return ReadOptions(
-        limit=given["limit"], bases=bases, columns=None if columns == TableColumns() else columns, **values
-    )
+    columns = TableColumns(**{of: given[name] for name, of in _COLUMNS.items() if name in given})
+    values = {name: given[name] for name in ReadOptions.model_fields if name in given}
+    bases = tuple(base for path in given.get("layouts", ()) for base in read_bases(path))
+    return ReadOptions(**values, bases=bases, columns=None if columns == TableColumns() else columns)
 
 
 _STEP = 0.1  # of the vectors, between two lines
@@ -150,7 +86,7 @@ class LoadOutput(LoadEvents):
         for note in report.notes:
             echo(note, err=True)
         for warning in report.warnings:
-            flags = " and ".join(map(flag_of, warning.options))
+            flags = " and ".join(flag_of(ingest, one) or one for one in warning.options)
             echo(f"warning: {warning.message}{f' with {flags}' if flags else ''}", err=True)
         for skip in report.examples:
             echo(f"skipped {skip}", err=True)
@@ -272,40 +208,44 @@ _MANY = 0.1  # share of a collection that an update deletes without asking
 _HINTS = {
     "collection": "Give one with --collection.",
     "quantization": "Start over with --restart, or choose another --collection.",
-    "placement": ("Omit --shards and --replicas, start over with --restart, or choose another --collection."),
-    **dict.fromkeys(FLAGS, "Omit it, or name the format with --format."),
+    "placement": "Omit the shards and replicas, start over with --restart, or choose another --collection.",
 }
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@format_option
+@click.option("--format", "kind", default="auto", show_default="auto: by the content", metavar="FORMAT",
+              help="The format of the base, or its name: one that --formats lists.")  # fmt: skip
 @click.option("--formats", is_flag=True, is_eager=True, expose_value=False, callback=print_formats, help="List them.")
 @click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
-@options_of(LoadRequest, "kb_version")
+@click.option("--kb-version", help="Release of the base, for the record.")
 @shared.store_option
 @shared.shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
-@shared.device_option
-@click.option("--limit", type=click.IntRange(1), help="Read at most this many entities.")
-@options_of(LoadRequest, "prefix restart")
+@click.option("--max-entities", "limit", type=click.IntRange(1), metavar="N", help="Read at most this many entities.")
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Delete an existing collection first, its calibration included, and start over. What it learned stays.",
+)
 @click.option(
     "--update/--no-update",
     "is_update",
     default=None,
     help="Newer release of what is stored: write only what has changed, or add its names beside. [default: asks]",
 )
-@click.option("--type-map", type=click.Path(dir_okay=False), help="Rows to add to the table of types.")
-@options_of(LoadRequest, "ray")
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
 @click.option("--max-errors", type=click.IntRange(0), default=DEFAULT_MAX_ERRORS, show_default=True,
               help="Bad rows to skip before giving up; by default also at most 1 % of the rows.")  # fmt: skip
-@reading_options
-@shared.yes_option
-@click.option(
-    "--shards", type=click.IntRange(min=1), help="Parts of a new collection in a cluster. [default: one a node]"
-)
-@click.option("--replicas", type=click.IntRange(min=1), help="Copies of each part. [default: the server's, usually 1]")
-@shared.wait_option
+@_many("--language", "languages", "UMLS, Wikidata, RDF: languages of names, the preferred one first")
+@click.option("--id-column", help="Tables: name, number or path of the column of ids.")
+@click.option("--name-column", help="Tables: name, number or path of the column of names.")
+@_many("--alias-column", "alias_column", "Tables: columns of aliases")
+@_many("--type-column", "type_column", "Tables: columns of types")
+@_many("--sab", "sabs", "UMLS: only these source vocabularies")
+@_many("--semantic-type", "semantic_types", "UMLS: TUI, name, tree number or group")
+@_many("--class", "classes", "Wikidata, RDF: only instances and subclasses of these classes, by their QIDs")
+@shared.yes_option()
+@set_option("IngestSettings")
 @shared.json_option
 def ingest(  # long: help has its examples
     paths: tuple[str, ...],
@@ -313,6 +253,7 @@ def ingest(  # long: help has its examples
     is_update: bool | None,
     dry_run: bool,
     yes: bool,
+    settings: dict[str, Any],
     as_json: bool,
     **given: Any,  # the options of `load_base`, and those of the formats
 ) -> None:
@@ -327,14 +268,17 @@ def ingest(  # long: help has its examples
     pearl-qdrant ingest 2024AB/META --collection umls --sab SNOMEDCT_US --semantic-type DISO
     pearl-qdrant ingest latest-all.json.gz --collection wikidata --language fi --language en
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
-    pearl-qdrant ingest umls.tsv --store http://localhost:6333 --ray auto
+    pearl-qdrant ingest umls.tsv --store http://localhost:6333 --set ray=auto
     """
     from ingest.load_base import collection_name, load_base, scan_base
     from pearl_qdrant.store.protocol import Placement
     from pearl_qdrant.store.schema import check_name
 
     if is_update and (given["restart"] or given["limit"] is not None):
-        raise click.UsageError("--update compares with the whole of the new release: omit --limit and --restart.")
+        raise click.UsageError(
+            "--update compares with the whole of the new release: omit --max-entities and --restart."
+        )
+    given |= {"type_map": None, "wait_s": DEFAULT_WAIT_S, "device": shared.device_of_environment(), **settings}
     chosen = {one.name: given[one.name] for one in fields(LoadRequest) if one.name in given}
     chosen["options"] = read_options(given)
     output = LoadOutput("compare" if is_update else "ingest", " ".join(paths))
@@ -353,7 +297,7 @@ def ingest(  # long: help has its examples
                 paths,
                 name,
                 **chosen,
-                placement=Placement(given["shards"], given["replicas"]),
+                placement=Placement(given.get("shards"), given.get("replicas")),
                 update=is_update,
                 may_update=partial(_may_update, name, yes),
                 may_remove=partial(_may_remove, yes),
@@ -396,14 +340,16 @@ def _may_update(name: str, yes: bool) -> bool:
 @contextmanager
 def _explained_errors(output: LoadOutput) -> Iterator[None]:
     """Name the flag of an option that does not fit; report what is stored if the store fails."""
+    from ingest.base.format import ReadOptions
     from pearl_qdrant.errors import OptionError, StoreError
 
     try:
         yield
     except OptionError as error:
         option = error.option
-        fact = str(error).replace(f"'{option}'", FLAGS.get(option, option), 1)
-        raise click.UsageError(f"{fact} {_HINTS.get(option, '')}".rstrip()) from error
+        fact = str(error).replace(f"'{option}'", flag_of(ingest, option) or option, 1)
+        omit = "Omit it, or name the format with --format." if option in ReadOptions.model_fields else ""
+        raise click.UsageError(f"{fact} {_HINTS.get(option, omit)}".rstrip()) from error
     except StoreError:
         output.close()
         if output.stored:

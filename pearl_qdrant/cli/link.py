@@ -7,25 +7,35 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast, get_args
 
 import click
 from click.core import ParameterSource
 
 from pearl_qdrant.cli import shared
-from pearl_qdrant.cli.records import options_of, refused_values
+from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import ask, echo, echo_json, table_lines, visible
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, Markup
+from pearl_qdrant.records import Assertion
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat
     from pearl_qdrant.records import Annotation, Candidate, Link
+
+
+type_option: Callable[[shared.F], shared.F] = click.option(
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Only entities of these types, native or coarse, ancestors included; may be repeated.",
+)
 
 
 @click.command()
@@ -45,10 +55,16 @@ if TYPE_CHECKING:
     "(jsonl): the mentions of a document are linked together.",
 )
 @shared.target_options(many=True)
-@options_of(
-    LinkOptions, "types languages context limit threshold on_tie split", types="--type", languages="--name-language"
+@type_option
+@click.option("--context", help="Text around the mentions; chooses between their candidates.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    show_default="those that the answer needs, at most 10; for a name of the base its entities, found without encoding",
+    help="Maximum number of candidates.",
 )
-@shared.workers_option
+@shared.threshold_option("the calibrated one, or 0.5")
+@set_option("LinkSettings")
 @click.option(
     "--property",
     "given_properties",
@@ -73,8 +89,9 @@ def link(  # long: help has its examples
     kind: str | None,
     target: Target,
     report: Path | None,
+    settings: dict[str, Any],
     as_json: bool,
-    **given: Any,  # fields of `LinkOptions`, `workers`, `explain` and `given_properties`
+    **given: Any,  # fields of `LinkOptions`, `explain` and `given_properties`
 ) -> None:
     """Link mentions to entities, or report that there is none (NIL).
 
@@ -85,17 +102,17 @@ def link(  # long: help has its examples
     \b
     pearl-qdrant link "heart attack" "NYTimes"
     pearl-qdrant link "Paris" --type PERSON --json
-    pearl-qdrant link "Genf" --name-language de
+    pearl-qdrant link "Genf" --set languages=de
     pearl-qdrant link "NYTimes" --explain
     pearl-qdrant link --file mentions.txt --json > links.jsonl
     pearl-qdrant link --file documents.jsonl --json > links.jsonl
     pearl-qdrant link --file mentions.txt --report out.html --json > links.jsonl
     pearl-qdrant link Clinton --context "Bill Clinton met reporters in Washington."
-    pearl-qdrant link "NYTimes; Heathrow" --split
+    pearl-qdrant link "NYTimes; Heathrow" --set split=yes
     pearl-qdrant link Zogenix --property city=Emeryville
     pearl-qdrant link --file companies.csv --property name=Company --property city=City --json
     """
-    workers, explain = given.pop("workers"), given.pop("explain")
+    workers, explain = settings.pop("workers", None), given.pop("explain")
     properties = _read_properties(given.pop("given_properties"))
     column = properties.pop("name", None) if file is not None else None
     has_documents = file is not None and (kind or shared.name_of(file).rpartition(".")[2].lower()) in (
@@ -118,8 +135,7 @@ def link(  # long: help has its examples
     from pearl_qdrant.linking.tables import find_names
     from pearl_qdrant.report import LinkReport
 
-    with refused_values():
-        options = LinkOptions(**given)
+    options = LinkOptions(**given, **settings)
     if explain:
         options = options.updated(limit=options.most_candidates)
     file = _as_utf8(file, has_lines=not (has_documents or properties or column))
@@ -161,16 +177,16 @@ def link(  # long: help has its examples
 def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:
     if bool(given["mentions"]) == bool(given["file"]):
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
-    for name in ("format", "workers", "report"):
+    for flag, name in (("--format", "format"), ("--set workers", "workers"), ("--report", "report")):
         if given[name] and given["file"] is None:
-            raise click.UsageError(f"--{name} is for --file.")
+            raise click.UsageError(f"{flag} is for --file.")
     if context is not None and has_documents:
         raise click.UsageError("--context is for mentions without a text; a document is the context of its mentions.")
     report = cast("Path | None", given["report"])
     if report is not None:
         shared.check_folder_of(report, "report")
     if given["workers"] and has_documents:
-        raise click.UsageError("--workers is for mentions, one a line; documents are linked one after the other.")
+        raise click.UsageError("--set workers is for mentions, one a line; documents are linked one after the other.")
 
 
 def _read_properties(given: Sequence[str]) -> dict[str, str]:
@@ -313,21 +329,31 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
     "file is one passage (whole).",
 )
 @shared.target_options(many=True)
-@options_of(
-    AnnotateOptions,
-    "types threshold on_tie include_nil document assertions markup",
-    types="--type",
-    include_nil="--nil",
-    assertions="--assertion",
+@type_option
+@shared.threshold_option("0.5")
+@click.option(
+    "--document",
+    is_flag=True,
+    help="Link the mentions of a passage together, as those of a document: partial names, entities linked in the base.",
 )
-@shared.workers_option
+@click.option(
+    "--assertion",
+    "assertions",
+    type=click.Choice([*get_args(Assertion), "other-person"]),
+    multiple=True,
+    help="Only mentions of which the text says one of these; may be repeated.",
+)
+@click.option(
+    "--markup", type=click.Choice(get_args(Markup)), help="How the text is written: tags and signs are no text."
+)
+@set_option("AnnotateSettings")
 @shared.json_option
 def annotate(
     text: str | None,
     file: BinaryIO | None,
     kind: PassageFormat | None,
     target: Target,
-    workers: int | None,
+    settings: dict[str, Any],
     as_json: bool,
     **given: Any,  # fields of `AnnotateOptions`
 ) -> None:
@@ -345,7 +371,7 @@ def annotate(
     pearl-qdrant annotate "She read the NYTimes at Heathrow."
     pearl-qdrant annotate --file sentences.txt --type disease --json > mentions.jsonl
     pearl-qdrant annotate --file reports.jsonl --json > mentions.jsonl
-    pearl-qdrant annotate --file book.txt --format whole --workers 4
+    pearl-qdrant annotate --file book.txt --format whole --set workers=4
     pearl-qdrant annotate --file page.html --format whole --markup html --json
     pearl-qdrant annotate "She denies fever but reports asthma." --assertion affirmed
     """
@@ -353,10 +379,10 @@ def annotate(
         raise click.UsageError("Give either a text as an argument, or a file with --file.")
     if kind is not None and file is None:
         raise click.UsageError("--format is for --file.")
+    workers = settings.pop("workers", None)
     if workers is not None and file is None:
-        raise click.UsageError("--workers is for --file.")
-    with refused_values():
-        options = AnnotateOptions(**given)
+        raise click.UsageError("--set workers is for --file.")
+    options = AnnotateOptions(**given, **settings)
     with target.open() as linker:
         for key, found in _annotated(linker, text, file, kind, options, workers):
             if as_json:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from pearl_qdrant.cli.shared import InputFile, device_of_environment, json_option, model_option, name_of, store_option
+from pearl_qdrant.cli.setting import set_option
+from pearl_qdrant.cli.shared import (
+    InputFile,
+    encoder_of_environment,
+    json_option,
+    name_of,
+    store_option,
+    threshold_option,
+)
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_row
 
 if TYPE_CHECKING:
@@ -28,11 +36,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--out", type=_FILE, help="File for the matches (TSV), NIL ones too.  [default: stdout]")
 @click.option("--sssom", type=_FILE, help="File for the matches as SSSOM TSV.")
 @click.option("--one-to-one", is_flag=True, help="An entity of B is the partner of one entity of A at most.")
-@click.option(
-    "--threshold", type=click.FloatRange(0, 1), show_default="0.9", help="Least probability of a match; below it NIL."
-)
+@threshold_option("0.9")
 @store_option
-@model_option
 @json_option
 def crosswalk(
     a: str,
@@ -58,7 +63,7 @@ def crosswalk(
 
         given = read_entities(a)
     options = {name: value for name, value in options.items() if value is not None}
-    options["device"] = device_of_environment()
+    options |= encoder_of_environment()
     found = find(given, b, source=None if given is a else Path(a).name.partition(".")[0], **options)
     if out is not None:
         found.write(out)
@@ -94,10 +99,8 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option(
     "--undo", multiple=True, metavar="NAME", help="Take a name out of its node in --previous; may be repeated."
 )
-@click.option("--precision", type=click.FloatRange(0, 1), default=0.98, show_default=True,
-              help="Share of the merges that should be right; what is less certain goes to --review.")  # fmt: skip
 @store_option
-@model_option
+@set_option("ResolveSettings")
 @json_option
 def resolve(
     names: BinaryIO | None,
@@ -106,6 +109,7 @@ def resolve(
     previous: Path | None,
     review: Path | None,
     undo: tuple[str, ...],
+    settings: dict[str, Any],
     as_json: bool,
     **given: Any,  # further arguments of `resolve`
 ) -> None:
@@ -136,7 +140,13 @@ def resolve(
         echo("A later run with these nodes as --previous keeps the names apart, with --graph, too.", err=True)
         return
     collection, decisions = given.pop("collections") or None, given.pop("decisions") or ()
-    given |= {"collection": collection, "previous": earlier, "decisions": decisions, "device": device_of_environment()}
+    given |= {
+        "collection": collection,
+        "previous": earlier,
+        "decisions": decisions,
+        **encoder_of_environment(),
+        **settings,
+    }
     resolve_names: Callable[[Iterable[str | NameRecord]], Resolution] = partial(resolve, **given)
     if graph is not None:
         from pearl_qdrant.resolution.graphs import resolve_graph

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from pearl_qdrant.cli.shared import device_of_environment, needs_extra, only_collection, store_option
+from pearl_qdrant.cli.setting import set_option
+from pearl_qdrant.cli.shared import needs_extra, only_collection, store_option
 from pearl_qdrant.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -35,19 +35,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="File of API keys, one a line; more are read from PEARL_QDRANT_SERVICE_KEYS. Without any, no key is needed.",
 )
-@click.option("--allow-writing", is_flag=True, help="Let clients accept and reject links; needs API keys.")
-@click.option(
-    "--set",
-    "further",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Another setting, as max_mentions=500; may be repeated. All of them are in docs/service.md.",
-)
+@set_option("pearl_qdrant.service.settings:ServiceSettings")
 def serve(
     collections: tuple[str, ...],
     store: str,
     api_keys: Path | None,
-    further: tuple[str, ...],
+    settings: dict[str, Any],
     **given: str | int | bool | None,
 ) -> None:
     """Answer over HTTP: link mentions, annotate texts, look up and suggest entities.
@@ -62,12 +55,11 @@ def serve(
     with needs_extra("serve"):
         from pearl_qdrant.service.app import serve as run
         from pearl_qdrant.service.gate import read_keys
-        from pearl_qdrant.service.settings import read_settings
+        from pearl_qdrant.service.settings import ServiceSettings
 
-    chosen: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    chosen |= {"store": store, "collections": collections, "device": device_of_environment()}
-    chosen["model"] = os.environ.get("PEARL_QDRANT_MODEL") or None
-    run(read_settings({**chosen, "api_keys": read_keys(api_keys)}, further))
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    chosen |= {"store": store, "collections": collections, "api_keys": read_keys(api_keys)}
+    run(ServiceSettings(**chosen, **settings))
 
 
 @click.command()
@@ -84,8 +76,8 @@ def serve(
 )
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True,
               help="Port for HTTP on this machine; there is no authentication.")  # fmt: skip
-@click.option("--writable", is_flag=True, help="Also offer tools that add and delete entities.")
-def mcp(collections: tuple[str, ...], store: str, transport: str, port: int, writable: bool) -> None:
+@click.option("--allow-writing", is_flag=True, help="Also offer tools that add and delete entities.")
+def mcp(collections: tuple[str, ...], store: str, transport: str, port: int, allow_writing: bool) -> None:
     """Serve collections to assistants over the Model Context Protocol (extra mcp).
 
     Tools: link, annotate, entity, search. With one collection they need not be told which.
@@ -100,4 +92,6 @@ def mcp(collections: tuple[str, ...], store: str, transport: str, port: int, wri
     if transport == "http":
         echo(f"Serving {', '.join(names)} at http://127.0.0.1:{port}/mcp", err=True)
     with redirect_stdout(sys.__stdout__):  # the protocol needs the bytes of the stream that main() wraps
-        serve(names, store=store, writable=writable, transport=cast('Literal["stdio", "http"]', transport), port=port)
+        serve(
+            names, store=store, writable=allow_writing, transport=cast('Literal["stdio", "http"]', transport), port=port
+        )

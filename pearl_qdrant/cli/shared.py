@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,26 +17,12 @@ from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.errors import ModelError
 from pearl_qdrant.installing import install_command
 from pearl_qdrant.progress import counting_bar
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL, DEFAULT_WAIT_S, check_store_location, default_store
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL, check_store_location, default_store
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-_ATTRIBUTE = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
-
-
-def attribute_texts(record: type[Any]) -> dict[str, str]:
-    """The text of each attribute in the docstrings of a record and of those that it extends, on one line, up to what it
-    says of Python: the help of its option.
-    """
-    found: dict[str, str] = {}
-    for kind in reversed(record.__mro__):
-        for names, text in _ATTRIBUTE.findall(inspect.cleandoc(kind.__doc__ or "")):
-            found |= dict.fromkeys(names.split(", "), " ".join(text.split()).partition(" In Python")[0])
-    return found
 
 
 def _check_store(context: click.Context, parameter: click.Parameter, location: str) -> str:
@@ -59,10 +43,6 @@ store_option: Callable[[F], F] = click.option(
     "nodes of a cluster.",
 )
 
-device_option: Callable[[F], F] = click.option("--device", envvar="PEARL_QDRANT_DEVICE", show_envvar=True,
-                                               default=DEFAULT_DEVICE, show_default=True, metavar="auto|cpu|cuda",
-                                               help="Device that runs the encoder.")  # fmt: skip
-
 
 def shipped_model_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
     """`--model` with the shipped model as its default."""
@@ -72,8 +52,18 @@ def shipped_model_option(help: str) -> Callable[[F], F]:  # noqa: A002 - click's
 
 
 def device_of_environment() -> str:
-    """The device of a command without --device."""
+    """The device of a command that is told none."""
     return os.environ.get("PEARL_QDRANT_DEVICE") or DEFAULT_DEVICE
+
+
+def model_of_environment() -> str | None:
+    """The model in place of a collection's own, for a command that is told none."""
+    return os.environ.get("PEARL_QDRANT_MODEL") or None
+
+
+def encoder_of_environment() -> dict[str, Any]:
+    """Both, as arguments of the library."""
+    return {"device": device_of_environment(), "model": model_of_environment()}
 
 
 def check_folder_of(path: Path, what: str) -> None:
@@ -82,28 +72,18 @@ def check_folder_of(path: Path, what: str) -> None:
         raise click.UsageError(f"Folder {path.parent} for the {what} does not exist: create it first.")
 
 
+def threshold_option(default: str) -> Callable[[F], F]:
+    """`--threshold`, with what counts where it is not given."""
+    kind, text = click.FloatRange(0, 1), "Minimum probability of a link; below it there is none (NIL)."
+    return click.option("--threshold", type=kind, show_default=default, help=text)
+
+
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
 
-wait_option: Callable[[F], F] = click.option(
-    "--wait",
-    "wait_s",
-    type=click.FloatRange(min=0),
-    default=DEFAULT_WAIT_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="Maximum time to wait for a Qdrant server that restarts or is busy.",
-)
 
-workers_option: Callable[[F], F] = click.option(
-    "--workers",
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default="one a core for many mentions, else 1",
-    help="Processes that link the mentions of --file (embedded store), four a core at most. 1: this one alone.",
-)
-
-yes_option: Callable[[F], F] = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def yes_option(help: str = "Do not ask for confirmation.") -> Callable[[F], F]:  # noqa: A002 - click's name
+    """`--yes`: go ahead without a question, or where the command refuses."""
+    return click.option("--yes", is_flag=True, help=help)
 
 
 class InputFile(click.File):
@@ -164,14 +144,6 @@ def only_collection(location: str) -> str:
     raise click.UsageError(f"Choose a collection with --collection, one of: {', '.join(names)}")
 
 
-model_option: Callable[[F], F] = click.option(
-    "--model",
-    envvar="PEARL_QDRANT_MODEL",
-    show_envvar=True,
-    help="Shipped name, folder or hub id, in place of the collection's own model.",
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """Which collections a command works on, and with which encoder.
@@ -206,12 +178,11 @@ class Target:
         return EntityLinker.open(*self.names, **self.opening(), threshold=threshold, read_only=read_only)
 
 
-def target_options(*, many: bool = False, encodes: bool = True) -> Callable[[F], F]:
+def target_options(*, many: bool = False) -> Callable[[F], F]:
     """A decorator that adds the options of a `Target`, which the command takes as `target`.
 
     Args:
         many: Whether the command searches several collections.
-        encodes: Whether it has --model.
     """
     one = click.option("--collection", metavar="NAME", help="The collection; optional if the store has only one.")
     several = click.option("--collection", multiple=True, metavar="NAME", help="Collection to search; may be repeated.")
@@ -220,11 +191,10 @@ def target_options(*, many: bool = False, encodes: bool = True) -> Callable[[F],
         @wraps(command)
         def targeted(*, collection: str | tuple[str, ...] | None, store: str, **given: Any) -> Any:
             names = (collection,) if isinstance(collection, str) else collection or ()
-            model = given.pop("model") if encodes else os.environ.get("PEARL_QDRANT_MODEL") or None
+            model = given.get("settings", {}).pop("model", None) or model_of_environment()
             return command(target=Target(store, names, model), **given)
 
-        found: Any = model_option(targeted) if encodes else targeted
-        return cast("F", (several if many else one)(store_option(found)))
+        return cast("F", (several if many else one)(store_option(targeted)))
 
     return decorate
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,17 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli import shared
-from pearl_qdrant.cli.records import (
-    FOLDER,
-    PATH,
-    aliases_option,
-    base_model_option,
-    options_of,
-    phrases_option,
-    training_stage,
-)
+from pearl_qdrant.cli.setting import field_option, flag_of, set_option
+from pearl_qdrant.cli.shared import needs_extra
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
+from pearl_qdrant.errors import OptionError
 from pearl_qdrant.progress import counting_bar
 from training.finetune.request import FitRequest
 from training.judge.request import JudgeRequest
@@ -34,6 +31,7 @@ from training.options import (
     RefreshEvents,
     RefreshRequest,
     RefreshResult,
+    TrainingEvents,
 )
 from training.ulr.request import UlrRequest
 
@@ -46,26 +44,86 @@ COMMANDS = "corpus ngrams paraphrase synonyms negatives love fit ulr refresh ave
 """Of `pearl-qdrant train`."""
 
 
+PATH = click.Path(path_type=Path)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+phrases_option = field_option(FitRequest, "phrases", multiple=True, metavar="PATH")
+aliases_option = field_option(FitRequest, "aliases", multiple=True, metavar="PATH")
+base_model_option = field_option(FitRequest, "base_model", metavar="DIR|HUB")
+
+_QUOTED = re.compile(r"'(\w+)'")
+
+
+class TrainingOutput(TrainingEvents):
+    """Prints the events of a stage on stderr; encoding has a progress bar."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def examples_read(self, count: int, skipped: Mapping[str, int]) -> None:
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in skipped.items())
+        echo(f"{count:,} examples{f'; skipped: {reasons}' if reasons else ''}", err=True)
+
+    def types_at_risk(self, kept: int, known: int) -> None:
+        echo(
+            f"These names have {kept} of the {known} entity types that the type head knows: it will forget the others. "
+            f"Keep the head unchanged with --set type_weight=0, or add names of the other types",
+            err=True,
+        )
+
+    def names_encoded(self, count: int) -> None:
+        if self._bar is None:
+            self._bar = counting_bar("encode", " names")
+        self._bar.update(count)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def training_stage() -> Iterator[TrainingOutput]:
+    """Run a stage: print its events, name in errors what the user wrote, and say how to install missing libraries."""
+    output = TrainingOutput()
+    try:
+        with needs_extra("train"):
+            yield output
+    except OptionError as error:
+        command = click.get_current_context().command
+        message = _QUOTED.sub(lambda found: flag_of(command, found[1]) or found[0], str(error))
+        parameter = next((p for p in command.params if p.name == error.option), None)
+        raise click.BadParameter(message, param=parameter) from error
+    finally:
+        output.close()
+
+
+def given_only(options: dict[str, Any]) -> dict[str, Any]:
+    """Without the options that were not given, whose defaults the library has."""
+    return {name: value for name, value in options.items() if value not in (None, ())}
+
+
 @click.command("corpus")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the corpus.")
-@options_of(CorpusOptions, "typer wordnet bases typed_names ner_model device", bases="--base")
+@field_option(CorpusOptions, "wordnet", metavar="PATH")
+@field_option(CorpusOptions, "bases", "--base", multiple=True, metavar="PATH")
+@set_option("training.options:CorpusOptions")
 @shared.json_option
-def corpus(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
+def corpus(inputs: tuple[str, ...], out: Path, settings: dict[str, Any], as_json: bool, **options: Any) -> None:
     """Make phrases with lexical classes and entity types from text, and positives from bases.
 
     INPUT is plain text or JSON Lines, compressed or not; - is standard input. Writes freq_phrase.txt and
     phrase_with_etype.txt, and for bases entities.jsonl.
 
     \b
-    pearl-qdrant train corpus articles.jsonl.gz --wordnet /usr/share/wordnet --out corpus
-    pearl-qdrant train corpus wiki.txt.zst --wordnet /usr/share/wordnet --typer ner --ner-model MODEL --out corpus
+    pearl-qdrant train corpus articles.jsonl.gz --wordnet wordnet/ --out corpus
+    pearl-qdrant train corpus wiki.txt.zst --wordnet wordnet/ --set typer=ner --set ner_model=MODEL --out corpus
     pearl-qdrant train corpus --base umls.tsv --out corpus
     """
     with counting_bar("parsing", " texts") as bar, training_stage():
         from pearl_qdrant import make_corpus
 
-        report = make_corpus(inputs, out, CorpusOptions(**options), on_texts=bar.update)
+        report = make_corpus(inputs, out, CorpusOptions(**given_only(options), **settings), on_texts=bar.update)
     echo_result(_corpus_record(report, out), *_corpus_text(report, out), as_json=as_json)
 
 
@@ -99,9 +157,9 @@ def _skipped(counts: Counter[str]) -> list[str]:
 @click.command()
 @click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
 @click.argument("out", type=FOLDER)
-@options_of(NgramOptions, "threshold")
+@set_option("training.options:NgramOptions")
 @shared.json_option
-def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) -> None:
+def ngrams(inputs: tuple[str, ...], out: Path, settings: dict[str, Any], as_json: bool) -> None:
     """Find the meaningful n-grams of texts by PMI, and mark them in the sentences: the first stage of ULR.
 
     TEXT is plain text with a document on each line, or JSON Lines, compressed or not; - is standard input. OUT is a
@@ -110,7 +168,7 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
 
     \b
     pearl-qdrant train ngrams articles.jsonl.gz ngrams/
-    pearl-qdrant train ngrams wiki.txt.zst ngrams/ --threshold 4
+    pearl-qdrant train ngrams wiki.txt.zst ngrams/ --set min_pmi=4
     """
 
     def counted(level: int) -> None:
@@ -121,7 +179,7 @@ def ngrams(inputs: tuple[str, ...], out: Path, as_json: bool, **options: Any) ->
     with counting_bar("reading", " documents") as bar, training_stage():
         from pearl_qdrant import find_ngrams
 
-        report = find_ngrams(inputs, out, NgramOptions(**options), on_texts=bar.update, on_level=counted)
+        report = find_ngrams(inputs, out, NgramOptions(**settings), on_texts=bar.update, on_level=counted)
     record = {field.name: getattr(report, field.name) for field in fields(report)}
     record |= {"ngrams": dict(sorted(report.ngrams.items())), "seconds": round(report.seconds, 1)}
     echo_result({"out": str(out), **record}, *_ngram_text(report, out), as_json=as_json)
@@ -200,10 +258,12 @@ def negatives(out: Path, **inputs: Any) -> None:
 @click.argument("out", type=FOLDER)
 @click.option("--vectors", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's.")  # fmt: skip
-@options_of(LoveConfig, "seed")
 @click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
+@set_option("training.options:LoveConfig")
 @shared.json_option
-def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: Any) -> None:
+def love(
+    base_model: Path, out: Path, vectors: Path | None, restart: bool, settings: dict[str, Any], as_json: bool
+) -> None:
     """Pre-train a character encoder for the encoder in folder BASE_MODEL, by mimicry of word vectors (LOVE).
 
     The same command resumes a run that was interrupted. Give OUT to `pearl-qdrant train fit` as --character-encoder.
@@ -215,20 +275,24 @@ def love(base_model: Path, out: Path, restart: bool, as_json: bool, **others: An
     with training_stage():
         from pearl_qdrant import pretrain_character_encoder
 
-        config = LoveConfig(seed=others.pop("seed"))
-        mimicry = pretrain_character_encoder(base_model, out, config=config, resume=not restart, **others)
+        config = LoveConfig(**settings)
+        mimicry = pretrain_character_encoder(base_model, out, config=config, resume=not restart, vectors=vectors)
     echo_result({"character_encoder": str(out), **asdict(mimicry)}, str(mimicry), as_json=as_json)
 
 
 @click.command()
 @base_model_option
-@options_of(
-    FitRequest,
-    "out phrases aliases hard_negatives wordnet character_encoder paper_settings epochs steps batch_size distil "
-    "restart device learning_rate schedule temperature type_weight workers seed",
-    batch_size="--batch",
-)
-def fit(**options: Any) -> None:
+@field_option(FitRequest, "out", type=FOLDER)
+@phrases_option
+@aliases_option
+@field_option(FitRequest, "hard_negatives", metavar="PATH")
+@field_option(FitRequest, "wordnet", metavar="PATH")
+@field_option(FitRequest, "character_encoder", metavar="PATH")
+@field_option(FitRequest, "steps", metavar="N")
+@field_option(FitRequest, "paper_settings")
+@field_option(FitRequest, "restart")
+@set_option("training.finetune.request:FitRequest")
+def fit(settings: dict[str, Any], **options: Any) -> None:
     """Fine-tune an encoder on phrases: contrastive learning and phrase type classification.
 
     The same command resumes a run that was interrupted. State and log.csv are written to OUT/training.
@@ -238,13 +302,13 @@ def fit(**options: Any) -> None:
 
     \b
     pearl-qdrant train fit --base-model all-MiniLM-L6-v2/ --phrases corpus --out fitted
-    pearl-qdrant train fit --base-model fitted --aliases umls.tsv --schedule cosine --out refreshed
+    pearl-qdrant train fit --base-model fitted --aliases umls.tsv --set schedule=cosine --out refreshed
     pearl-qdrant train fit --base-model intfloat/e5-small --phrases corpus --paper-settings --out pearl
     """
     with training_stage() as output:
         from pearl_qdrant import fit_model
 
-        result = fit_model(FitRequest(**options), events=output)
+        result = fit_model(FitRequest(**given_only(options), **settings), events=output)
     if result.wrote:
         out = result.checkpoint
         echo(f"{out}: {result.steps:,} steps; log in {out / 'training'}. Next: train average", err=True)
@@ -253,9 +317,13 @@ def fit(**options: Any) -> None:
 @click.command()
 @click.argument("base", metavar="BASE")
 @click.argument("out", type=FOLDER)
-@options_of(UlrRequest, "texts ngrams steps restart", texts="--text")
+@field_option(UlrRequest, "texts", "--text", multiple=True, metavar="PATH")
+@field_option(UlrRequest, "ngrams", metavar="PATH")
+@field_option(UlrRequest, "steps", metavar="N")
+@field_option(UlrRequest, "restart")
+@set_option("training.ulr.request:UlrRequest")
 @shared.json_option
-def ulr(as_json: bool, **options: Any) -> None:
+def ulr(settings: dict[str, Any], as_json: bool, **options: Any) -> None:
     """Train encoder BASE so that the vectors of an n-gram and of the rest add up to the sequence's (ULR).
 
     BASE is a folder or a hub id of kind BERT, ALBERT, ELECTRA, RoBERTa, MPNet or DistilBERT. OUT is a plain encoder,
@@ -269,7 +337,7 @@ def ulr(as_json: bool, **options: Any) -> None:
     with training_stage() as output:
         from pearl_qdrant import train_ulr
 
-        result = train_ulr(UlrRequest(**options, device=shared.device_of_environment()), events=output)
+        result = train_ulr(UlrRequest(**given_only(options), **settings), events=output)
     if as_json:
         echo_json({**asdict(result), "encoder": str(result.encoder)})
         return
@@ -287,9 +355,12 @@ class _Output(RefreshEvents):
 @click.command()
 @click.argument("base", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
-@options_of(RefreshRequest, "model minutes ratio restart")
+@field_option(RefreshRequest, "model", metavar="DIR|NAME")
+@field_option(RefreshRequest, "minutes", metavar="N")
+@field_option(RefreshRequest, "restart")
+@set_option("training.options:RefreshRequest")
 @shared.json_option
-def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
+def refresh(base: tuple[Path, ...], settings: dict[str, Any], as_json: bool, **options: Any) -> None:
     """Fine-tune an encoder on the names of BASE, and say whether it helped.
 
     A tenth of the entities, at most 2,000, is kept out of training. Their aliases are linked with the new model and
@@ -302,12 +373,12 @@ def refresh(base: tuple[Path, ...], as_json: bool, **options: Any) -> None:
     with training_stage():
         from pearl_qdrant import refresh_model
 
-        request = RefreshRequest(base=base, **options, device=shared.device_of_environment())
+        request = RefreshRequest(base=base, **given_only(options), **settings)
         result = refresh_model(request, events=_Output())
     if as_json:
         echo_json({**asdict(result), "model": str(result.model)})
         return
-    _print(result, options["model"], base)
+    _print(result, request.model, base)
 
 
 def _print(result: RefreshResult, start: str, base: tuple[Path, ...]) -> None:
@@ -317,7 +388,7 @@ def _print(result: RefreshResult, start: str, base: tuple[Path, ...]) -> None:
         "better": f"It helped. Encode the base with it: pearl-qdrant ingest {' '.join(map(str, base))} "
         f"--model {result.model} --collection NAME",
         "no difference": "No difference that can be told from chance: try more --minutes, or a base with more aliases",
-        "worse": f"It is worse than {start}: do not use it. A lower --ratio keeps more of the start",
+        "worse": f"It is worse than {start}: do not use it. A lower --set ratio= keeps more of the start",
         "not measured": "Too few entities with aliases were kept out to say whether it helped",
     }
     echo(f"{result.model}: {result.steps:,} steps on {result.entities:,} entities, {result.held_out:,} kept out")
@@ -405,8 +476,10 @@ def export(model: Path, out: Path, name: str | None, as_json: bool) -> None:
 @click.argument("base_model", metavar="MODEL")
 @click.argument("examples", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("out", type=FOLDER)
-@options_of(JudgeRequest, "wordnet pairs restart")
-def judge(**options: Any) -> None:
+@field_option(JudgeRequest, "wordnet", metavar="PATH")
+@field_option(JudgeRequest, "restart")
+@set_option("training.judge.request:JudgeRequest")
+def judge(settings: dict[str, Any], **options: Any) -> None:
     """Train a judge of two names over the exported encoder MODEL: a network that reads both and says if they name one
     thing.
 
@@ -420,6 +493,6 @@ def judge(**options: Any) -> None:
     with training_stage():
         from pearl_qdrant import train_judge
 
-        result = train_judge(JudgeRequest(**options, device=shared.device_of_environment()))
+        result = train_judge(JudgeRequest(**given_only(options), **settings))
     learnt = f"{result.groups:,} entities and {result.given:,} given mentions"
     echo(f"{result.judge}: {result.steps:,} steps on {learnt}; log in {result.judge / 'training'}", err=True)

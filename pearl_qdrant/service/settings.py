@@ -3,90 +3,83 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, SecretStr
 
 from pearl_qdrant.errors import OptionError, PearlQdrantError
+from pearl_qdrant.options import Device, Model, Options
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, is_url
 from pearl_qdrant.store.open import location_of
 
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8765
-DEFAULT_WORKERS = 1
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda given: given.split(",") if isinstance(given, str) else given)]
 
 
-class ServiceSettings(BaseModel):
-    """Settings of the service. Nothing is read from the environment here; the command does that.
-
-    Attributes:
-        store: Folder of an embedded store or URL of a server; None for the store that the environment names.
-        collections: The collections to serve; empty: all of the store, new ones too.
-        model: Model in place of the one that a collection names.
-        device: Device that runs the encoder: auto, cpu, cuda or cuda:N.
-        host: Address to listen on.
-        port: Port to listen on; 0: a free one.
-        workers: Processes that answer. Each has its own view of an embedded collection.
-        allow_writing: Whether clients may accept and reject links, with a key. Embedded collections are then open for
-            writing, which keeps other writers out, and there can be one worker only.
-        cache: Folder for indexes of names; None: the user's cache folder, else that for temporary files.
-        api_keys: Keys that clients send in a header; empty: no key is needed.
-        allowed_hosts: Names of the machine that requests may have as their host, beside localhost, `host` and that of
-            `public_url`; * for any.
-        max_body_bytes: Largest body of a request.
-        max_mentions: Most mentions of a request, or spans of a document.
-        max_mention_characters: Longest mention.
-        max_text_characters: Longest text or context.
-        max_types: Most types of a request.
-        max_limit: Most candidates of a mention, or results of a search.
-        max_candidates: Most candidates of all mentions of a request: mentions x limit.
-        max_map_size: Most entities of a map.
-        max_properties: Most properties of a query of reconciliation, or values of one.
-        max_values: Most values of all properties of all queries of a batch of reconciliation.
-        reconcile_batch: Most queries of a batch of reconciliation.
-        reconcile_origins: Origins of web pages that may read what reconciliation answers; * for all.
-        public_url: Address under which clients reach the service, where it is behind a proxy; None: that of the
-            request.
-        max_queued_mentions: Mentions that may wait for one collection; more are refused with 429.
-        timeout_s: Time in which a request is answered, in seconds; after it, 504.
-        store_wait_s: How long to wait for a server that does not answer, in seconds; after it, 503.
-        reload_s: Seconds between two looks for a newer state of an embedded collection.
-        server_reload_s: The same for a collection on a server, where a look asks the server.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class ServiceSettings(Options):
+    """Settings of the service. Nothing is read from the environment here; the command does that."""
 
     store: str | None = None
+    """Folder of an embedded store or URL of a server; None for the store that the environment names."""
     collections: tuple[str, ...] = ()
-    model: str | None = None
-    device: str = DEFAULT_DEVICE
-    host: str = DEFAULT_HOST
-    port: int = Field(default=DEFAULT_PORT, ge=0, le=65535)
-    workers: int = Field(default=DEFAULT_WORKERS, ge=1)
+    """The collections to serve; empty: all of the store, new ones too."""
+    model: Model = None
+    """Model in place of the one that a collection names."""
+    device: Device = DEFAULT_DEVICE
+    """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8765, ge=0, le=65535)
+    """Port to listen on; 0: a free one."""
+    workers: int = Field(default=1, ge=1)
+    """Processes that answer. Each has its own view of an embedded collection."""
     allow_writing: bool = False
+    """Whether clients may accept and reject links, with a key. Embedded collections are then open for writing,
+    which keeps other writers out, and there can be one worker only."""
     cache: str | None = None
+    """Folder for indexes of names; None: the user's cache folder, else that for temporary files."""
     api_keys: tuple[SecretStr, ...] = ()
-    allowed_hosts: tuple[str, ...] = ()
+    """Keys that clients send in a header; empty: no key is needed."""
+    allowed_hosts: Names = ()
+    """Names of the machine that requests may have as their host, beside localhost, `host` and that of
+    `public_url`; * for any."""
     max_body_bytes: int = Field(default=1 << 20, ge=1)
+    """Largest body of a request."""
     max_mentions: int = Field(default=1000, ge=1)
+    """Most mentions of a request, or spans of a document."""
     max_mention_characters: int = Field(default=1000, ge=1)
+    """Longest mention."""
     max_text_characters: int = Field(default=20_000, ge=1)
+    """Longest text or context."""
     max_types: int = Field(default=32, ge=1)
+    """Most types of a request."""
     max_limit: int = Field(default=100, ge=1)
+    """Most candidates of a mention, or results of a search."""
     max_candidates: int = Field(default=20_000, ge=1)
+    """Most candidates of all mentions of a request: mentions x limit."""
     max_map_size: int = Field(default=2000, ge=1)
+    """Most entities of a map."""
     max_properties: int = Field(default=50, ge=1)
+    """Most properties of a query of reconciliation, or values of one."""
     max_values: int = Field(default=2000, ge=1)
+    """Most values of all properties of all queries of a batch of reconciliation."""
     reconcile_batch: int = Field(default=100, ge=1)
-    reconcile_origins: tuple[str, ...] = ("*",)
+    """Most queries of a batch of reconciliation."""
+    reconcile_origins: Names = ("*",)
+    """Origins of web pages that may read what reconciliation answers; * for all."""
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s?#]+$")
+    """Address under which clients reach the service, where it is behind a proxy; None: that of the request."""
     max_queued_mentions: int = Field(default=1024, ge=1)
+    """Mentions that may wait for one collection; more are refused with 429."""
     timeout_s: float = Field(default=30.0, gt=0)
+    """Time in which a request is answered, in seconds; after it, 504."""
     store_wait_s: float = Field(default=5.0, ge=0)
+    """How long to wait for a server that does not answer, in seconds; after it, 503."""
     reload_s: float = Field(default=1.0, gt=0)
+    """Seconds between two looks for a newer state of an embedded collection."""
     server_reload_s: float = Field(default=30.0, gt=0)
+    """The same for a collection on a server, where a look asks the server."""
 
 
 def check_settings(settings: ServiceSettings) -> None:
@@ -108,25 +101,6 @@ def check_settings(settings: ServiceSettings) -> None:
             "An embedded collection has one writer: with allow_writing there is one worker. Use one worker, or a "
             "Qdrant server as the store.",
         )
-
-
-def read_settings(given: Mapping[str, object], further: Sequence[str] = ()) -> ServiceSettings:
-    """Settings from fields, and from texts such as "max_mentions=500", which come after them. Raises OptionError if
-    there is no such setting, or a value does not fit.
-    """
-    fields = dict(given)
-    for text in further:
-        name, separator, value = text.partition("=")
-        if not separator or name not in ServiceSettings.model_fields or name == "api_keys":
-            names = ", ".join(one for one in ServiceSettings.model_fields if one != "api_keys")
-            raise OptionError("set", f"'{text}' is no setting: write NAME=VALUE, with a name of: {names}.")
-        fields[name] = value.split(",") if name in ("collections", "reconcile_origins", "allowed_hosts") else value
-    try:
-        return ServiceSettings.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise OptionError("set", f"The setting {where} does not fit: {first['msg']}.") from error
 
 
 Texts = Annotated[list[str], FailFast()]

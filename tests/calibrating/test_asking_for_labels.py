@@ -31,15 +31,15 @@ def test_the_mentions_that_tell_most_are_asked(run: Run, own_store: str, tmp_pat
     """`--ask` asks for the nearly decided ones, writes each answer at once, and asks no pair twice; `q` ends it."""
     names, pairs = tmp_path / "names.txt", tmp_path / "pairs.tsv"
     names.write_text("\n".join([*PRESENT, *ABSENT]) + "\n", "utf-8")
-    asked = ("calibrate", "--collection", "base", "--store", own_store, "--mentions", str(names), "--ask", "3")
+    asked = ("calibrate", "--collection", "base", "--store", own_store, "--ask", str(names))
 
-    done = run(*asked, "--pairs", str(pairs), stdin=b"1\n0\n\n")
+    done = run(*asked, "--labelled", str(pairs), "--set", "questions=3", stdin=b"1\n0\n\n")
 
     first, second = (label.mention for label in read_pairs(pairs))
     assert [label.entity_id is None for label in read_pairs(pairs)] == [False, True]
     assert "3 of 3" in done.err
     assert "has 2 pairs; with 30 of them" in done.out
-    again = run(*asked, "--pairs", str(pairs), stdin=b"q\n")
+    again = run(*asked, "--labelled", str(pairs), "--set", "questions=3", stdin=b"q\n")
     assert f": {first}\n" not in again.err
     assert f": {second}\n" not in again.err
     assert len(read_pairs(pairs)) == 2

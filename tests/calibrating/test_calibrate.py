@@ -41,7 +41,7 @@ def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingeste
     assert dry.status == 0, dry.err
     assert manifest_calibration(ingested) is None
 
-    done = run("calibrate", "--collection", "base", "--precision", "0.5", "--figure", str(figure))
+    done = run("calibrate", "--collection", "base", "--precision", "0.5", "--set", f"figure={figure}")
 
     assert done.status == 0, done.err
     assert "after, cross-fitted" in done.out
@@ -79,7 +79,7 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
     known = CalibrationData([Label(name, key) for name, key in names[:50]], nil_share=0.3)
     absent = calibrate_collection("base", known, store=str(ingested), precision=0.5, dry_run=True).fit
     assert (absent.n_nil, absent.after.n) == (15, 50)
-    done = run("calibrate", "--pairs", str(path), "--precision", "0.5", "--json")
+    done = run("calibrate", "--labelled", str(path), "--precision", "0.5", "--json")
 
     assert done.status == 0, done.err
     (record,) = done.lines()
@@ -143,7 +143,7 @@ def test_unsuitable_pairs_are_refused(run: Run, ingested: Path, tmp_path: Path, 
     path = tmp_path / "pairs.tsv"
     path.write_text("\n".join(rows), encoding="utf-8")
 
-    done = run("calibrate", "--pairs", str(path))
+    done = run("calibrate", "--labelled", str(path))
 
     assert done.status == 1
     assert expected in done.err
@@ -177,7 +177,7 @@ def test_a_base_of_a_few_names_asks_for_pairs(run: Run, tmp_path: Path, model: P
 
     assert done.status == 1
     assert "at least 50 are needed" in done.err
-    assert "--pairs" in done.err
+    assert "--labelled" in done.err
     assert manifest_calibration(tmp_path / "store") is None
 
 
@@ -197,12 +197,12 @@ def worse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("worse")
 def test_a_loss_is_refused_unless_it_is_forced(run: Run, ingested: Path) -> None:
-    """The command shows the loss by kind and stores nothing; --force stores it, --dry-run only shows it."""
+    """The command shows the loss by kind and stores nothing; --yes stores it, --dry-run only shows it."""
     refused = run("calibrate", "--precision", "0.5")
 
     assert refused.status == 1
     assert "makes it worse: it loses names of the base that are linked today. It was not stored." in refused.err
-    assert "--force" in refused.err
+    assert "--yes" in refused.err
     assert "exact                100    100.0 /   0.0 /   0.0    38.8 /   0.0 /  61.2" in refused.out
     assert "threshold" in refused.out.splitlines()[-1]
     assert refused.out.endswith("not stored\n")
@@ -212,7 +212,7 @@ def test_a_loss_is_refused_unless_it_is_forced(run: Run, ingested: Path) -> None
     assert (shown["is_worse"], shown["stored"]) == (True, False)
     assert manifest_calibration(ingested) is None
 
-    (forced,) = run("calibrate", "--precision", "0.5", "--force", "--json").lines()
+    (forced,) = run("calibrate", "--precision", "0.5", "--yes", "--json").lines()
     assert (forced["is_worse"], forced["stored"]) == (True, True)
     assert manifest_calibration(ingested) is not None
 
@@ -256,7 +256,7 @@ def test_labelled_pairs_are_compared_with_made_mentions_too(run: Run, ingested: 
     pairs = [f"qqq {i} zzz\tNIL" for i in range(30)] + [f"{name}\t{entity_id}" for entity_id, name, *_ in base]
     (tmp_path / "pairs.tsv").write_text("\n".join(pairs), encoding="utf-8")
 
-    done = run("calibrate", "--pairs", str(tmp_path / "pairs.tsv"), "--precision", "0.1", "--dry-run", "--json")
+    done = run("calibrate", "--labelled", str(tmp_path / "pairs.tsv"), "--precision", "0.1", "--dry-run", "--json")
 
     assert done.status == 0, done.err
     (record,) = done.lines()
@@ -280,7 +280,7 @@ def test_a_calibration_is_reset(run: Run, ingested: Path) -> None:
     assert run("link", "e1", "--json").out == untouched
     assert run("calibrate", "--reset").out == "base: there was no calibration; the defaults count\n"
     assert list(run("calibrate", "--reset", "--json").lines()) == [{"collection": "base", "removed": False}]
-    for option in ("--dry-run", "--force"):
+    for option in ("--dry-run", "--yes"):
         refused = run("calibrate", "--reset", option)
         assert (refused.status, "--reset removes a calibration" in refused.err) == (2, True)
 

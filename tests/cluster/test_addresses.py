@@ -168,7 +168,7 @@ PLACEMENT = ("shard_number", "replication_factor", "write_consistency_factor")
 
 
 @pytest.mark.parametrize(
-    "options, created", [(("--shards", "6", "--replicas", "2"), [6, 2]), ((), [])], ids=["set", "default"]
+    "options, created", [(("--set", "shards=6", "--set", "replicas=2"), [6, 2]), ((), [])], ids=["set", "default"]
 )
 def test_shards_and_replicas_are_set(
     double: QdrantDouble, run: Run, base: Path, model: Path, options: tuple[str, ...], created: list[int]
@@ -184,7 +184,7 @@ def test_a_collection_that_exists_keeps_its_shards(double: QdrantDouble, run: Ru
     """Changing the replicas of an existing collection is a clear error and is not ignored."""
     common = ("ingest", str(base), "--model", str(model), "--store", double.url)
     assert run(*common).status == 0
-    again = run(*common, "--replicas", "2")
+    again = run(*common, "--set", "replicas=2")
 
     assert again.status == 2
     assert "--restart" in again.err
@@ -192,7 +192,7 @@ def test_a_collection_that_exists_keeps_its_shards(double: QdrantDouble, run: Ru
 
 def test_the_embedded_store_has_no_shards(run: Run, base: Path, model: Path) -> None:
     """Shards for an embedded store are an error, and no collection is created."""
-    outcome = run("ingest", str(base), "--model", str(model), "--shards", "2")
+    outcome = run("ingest", str(base), "--model", str(model), "--set", "shards=2")
 
     assert outcome.status == 1
     assert "no shards or replicas" in outcome.err

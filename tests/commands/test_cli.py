@@ -96,8 +96,8 @@ def test_names_keep_the_language_of_their_base(run: Run, tmp_path: Path, model: 
         (best,) = link["candidates"]
         return [best["entity_id"], best["language"]]
 
-    assert linked("bank", "--name-language", "de") == ["u:bench", "de"]
-    assert linked("Bank", "--name-language", "en") == ["u:bank", "en"]
+    assert linked("bank", "--set", "languages=de") == ["u:bench", "de"]
+    assert linked("Bank", "--set", "languages=en") == ["u:bank", "en"]
     assert run("collections", "show", "things", "--json").lines()[0]["languages"] == {"en": 2, "de": 1}
     assert "languages  en 2, de 1" in run("collections", "show", "things").out
     assert run("entities", "show", "u:bench", "--json").lines()[0]["languages"] == {"Bank": "de"}
@@ -200,13 +200,13 @@ def test_a_table_whose_lines_are_linked_is_noted(loaded: Run, tmp_path: Path) ->
 
 
 def test_link_splits_lists(loaded: Run) -> None:
-    """`--split` links each name of a list, in words and in JSON; without it a list is NIL."""
+    """`--set split=yes` links each name of a list, in words and in JSON; without it a list is NIL."""
     (whole,) = loaded("link", "NYC; NYTimes", "--json").lines()
-    (split,) = loaded("link", "NYC; NYTimes", "--split", "--json").lines()
+    (split,) = loaded("link", "NYC; NYTimes", "--set", "split=yes", "--json").lines()
 
     assert (whole["nil_reason"], "parts" in whole) == ("several_names", False)
     assert [one["entity_id"] for one in split["parts"]] == ["nyc", "nyt"]
-    words = loaded("link", "NYC; NYTimes", "--split").out
+    words = loaded("link", "NYC; NYTimes", "--set", "split=yes").out
     assert words.startswith("NYC; NYTimes  ->  NIL (several names)\n    NYC  ->  New York  [nyc]")
 
 
@@ -240,8 +240,10 @@ def test_a_table_without_a_named_column_is_read_as_a_whole(loaded: Run, tmp_path
     assert "Names are in column 'paper': 2 of 3 values are in the base." in found.err
 
 
-def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path, model: Path, tmp_path: Path) -> None:
-    """The error says that the model has changed; `--model` with the old one works."""
+def test_a_model_that_changed_in_its_folder_is_reported(
+    loaded: Run, base: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says that the model has changed; PEARL_QDRANT_MODEL with the old one works."""
     moved = tmp_path / "moved"
     shutil.copytree(model, moved)
     assert loaded("ingest", str(base), "--model", str(moved), "--collection", "mine").status == 0
@@ -250,12 +252,13 @@ def test_a_model_that_changed_in_its_folder_is_reported(loaded: Run, base: Path,
     make_pearl(moved, seed=99)
 
     refused = loaded("link", "NYC", "--collection", "mine")
-    added = loaded("entities", "add", "--id", "x", "--name", "X", "--collection", "mine", "--model", str(old))
+    monkeypatch.setenv("PEARL_QDRANT_MODEL", str(old))
+    added = loaded("entities", "add", "--id", "x", "--name", "X", "--collection", "mine")
 
     assert "has changed since: query with the old one" in refused.err
     assert "pearl-qdrant reencode mine --model MODEL" in refused.err
     assert added.status == 0, added.err
-    assert loaded("collections", "verify", "mine", "--model", str(old)).status == 0
+    assert loaded("collections", "verify", "mine").status == 0
 
 
 def test_a_dry_run_only_counts(run: Run, base: Path, model: Path) -> None:
@@ -351,7 +354,7 @@ def test_errors_have_a_fix(loaded: Run, tmp_path: Path) -> None:
     """A wrong name, model or file gives one clear line on stderr and status 1, never a traceback."""
     for words, expected in (
         (["link", "x", "--collection", "bsae"], "there are: base"),
-        (["link", "x", "--model", "no-such-model"], "no-such-model"),
+        (["link", "x", "--set", "model=no-such-model"], "no-such-model"),
         (["ingest", str(tmp_path / "none.tsv")], "none.tsv"),
         (["collections", "show", "nope"], "Create it with"),
         (["models", "show", "pearl-mni-en"], "pearl-mni-en"),

@@ -33,8 +33,8 @@ OF_SHIPPED = ("documents", "learned-names", "linking", "models", "service")
 
 LEFT_OUT = (
     r"pearl-qdrant (serve|mcp)\b|\bserve\(",  # does not end; tests/service and tests/integrations start it
-    r"10\.0\.0\.5|--shards",  # another machine, or several
-    r"--ray|--ask",  # a cluster; a person
+    r"10\.0\.0\.5|shards=",  # another machine, or several
+    r"ray=|--ask",  # a cluster; a person
     r"Lihuchen|intfloat|CrossEncoder",  # a model of the hub
     r"\b(Refresh|Fit|Ulr|Corpus)(Request|Options)\b",  # training takes minutes; tests/fitting and tests/ulr
     r"untrained/",  # a model that is worse on purpose

@@ -274,7 +274,7 @@ TWICE = ("--collection", "base", "--threshold", "0")
 SHOWN: list[tuple[str, ...]] = [
     ("link", names("Acme"), "Twin", *TWICE, "--explain"),
     ("link", names("Acme"), *TWICE, "--explain", "--json"),
-    ("annotate", "--file", "text.txt", *TWICE, "--nil", "--on-tie", "first"),
+    ("annotate", "--file", "text.txt", *TWICE, "--set", "include_nil=yes", "--set", "on_tie=first"),
     ("annotate", f"We saw {names('Twin')}.", *TWICE, "--markup", "markdown"),
     ("entities", "show", names("id"), "--collection", "base"),
     ("collections", "list"),
@@ -285,7 +285,7 @@ SHOWN: list[tuple[str, ...]] = [
     ("doctor", "--model", "model"),
     ("ingest", "base.tsv", "--model", "model", "--collection", "loaded", "--max-errors", "9"),
     ("ingest", "base.tsv", "--dry-run", "--json"),
-    ("resolve", "mentions.txt", "--collection", "base", "--model", "model"),
+    ("resolve", "mentions.txt", "--collection", "base", "--set", "model=model"),
     ("crosswalk", "base.tsv", "base"),
     ("demo",),
 ]
@@ -297,7 +297,7 @@ REFUSED: list[tuple[str, ...]] = [
     ("link", "x", f"--{EVIL}"),
     ("link", "--file", f"none{EVIL}"),
     ("annotate", "x", "--type", EVIL, "--collection", "base"),
-    ("calibrate", "--collection", "base", "--pairs", "pairs.tsv"),
+    ("calibrate", "--collection", "base", "--labelled", "pairs.tsv"),
     ("learn", "--collection", "base", "--labelled", "pairs.tsv"),
     ("learn", "--collection", "base", "--undo", EVIL),
     ("entities", "show", names("none"), "--collection", "base"),

@@ -255,7 +255,7 @@ def test_the_command_makes_a_corpus_from_text_and_a_base(
     assert made.status == 0, made.err
     assert "1 entities" in made.out
     assert [p.name for p in (tmp_path / "bases").iterdir()] == ["entities.jsonl"]
-    made = run("train", "corpus", "-", "--typer", "ner", "--ner-model", str(ner_model), *words, stdin=text)
+    made = run("train", "corpus", "-", "--set", "typer=ner", "--set", f"ner_model={ner_model}", *words, stdin=text)
     assert made.status == 0, made.err
     assert " NP " in made.out
     refused = run("train", "corpus", str(tmp_path / "none.txt"), *words)

@@ -49,7 +49,7 @@ def test_each_process_trains_on_its_own_gpu(
     base.write_text("id\tname\taliases\n1\tnew york\tcity\n", encoding="utf-8")
 
     words = ["--base-model", str(bert), "--aliases", str(base), "--out", str(tmp_path / "out")]
-    done = run("train", "fit", *words, "--device", device)
+    done = run("train", "fit", *words, "--set", f"device={device}")
 
     assert (done.status, said in done.err) == (1, True), done.err
 
@@ -57,7 +57,7 @@ def test_each_process_trains_on_its_own_gpu(
 def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: Path, run: Run) -> None:
     """`train fit --paper-settings` goes from PEARL's files to a checkpoint that encodes and types names."""
     files, out = write_corpus(tmp_path / "corpus"), tmp_path / "pearl"
-    words = ["--base-model", str(bert), "--phrases", str(files), "--batch", "24"]
+    words = ["--base-model", str(bert), "--phrases", str(files), "--set", "batch_size=24"]
     negatives = ["--hard-negatives", str(files / "hard_negative.txt")]
     done = run("train", "fit", *words, *negatives, "--paper-settings", "--out", str(out))
 
@@ -69,12 +69,12 @@ def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: P
     assert len(read_log(out / "training")) == 20
     encoded = load_encoder(str(out), device="cpu", runtime="torch").encode(["new york w1", "heart attack"])
     assert encoded.type_probabilities is not None
-    again = run("train", "fit", *words, *negatives, "--paper-settings", "--seed", "5", "--out", str(out))
+    again = run("train", "fit", *words, *negatives, "--paper-settings", "--set", "seed=5", "--out", str(out))
     assert again.status == 1
     assert "seed 0, now 5" in again.err
-    fixed = ("--temperature", "1", "--learning-rate", "1e-4")
+    fixed = ("--set", "temperature=1", "--set", "learning_rate=1e-4")
     contradiction = run("train", "fit", *words, "--paper-settings", *fixed, "--out", "x")
-    assert "--paper-settings fixes --learning-rate, --temperature" in contradiction.err
+    assert "--paper-settings fixes --set learning_rate, --set temperature" in contradiction.err
 
 
 def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: Run) -> None:
@@ -84,7 +84,8 @@ def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: 
     base.write_text(f"id\tname\ttypes\taliases\n{rows}", encoding="utf-8")
     done = run(
         *("train", "fit", "--base-model", str(bert), "--aliases", str(base)),
-        *("--steps", "3", "--batch", "16", "--out", str(out), "--distil", str(write_corpus(tmp_path / "corpus"))),
+        *("--steps", "3", "--set", "batch_size=16", "--out", str(out)),
+        *("--set", f"distil={write_corpus(tmp_path / 'corpus')}"),
     )
 
     assert done.status == 0, done.err

@@ -60,7 +60,7 @@ def test_n_grams_of_a_text_are_the_same_files(tmp_path: Path, case: str) -> None
     lines = [". ".join(", ".join(rng.choices(WORDS, k=9)) + " end" for _ in range(4)) for _ in range(30)]
     (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
     changes, expected = NGRAMS[case]
-    common: dict[str, Any] = {"min_count": 3, "threshold": -1.0}
+    common: dict[str, Any] = {"min_count": 3, "min_pmi": -1.0}
     find_ngrams(tmp_path / "text.txt", tmp_path / "out", NgramOptions(**{**common, **changes}))
 
     files = sorted(path for path in (tmp_path / "out").iterdir() if path.name != "meta.json")

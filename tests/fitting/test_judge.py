@@ -110,10 +110,10 @@ def test_the_command_line_trains_and_resumes(encoder: Path, wordnet: Path, tmp_p
     examples, out = tmp_path / "examples.jsonl", tmp_path / "judge"
     write_examples(examples, EXAMPLES)
     words = ["train", "judge", str(encoder), str(examples), str(out), "--wordnet", str(wordnet)]
-    first = run(*words, "--pairs", "1")
+    first = run(*words, "--set", "pairs=1")
     log = (out / "training" / "log.csv").read_bytes()
     (out / "judge.onnx").unlink()
-    again, other = run(*words, "--pairs", "1"), run(*words, "--pairs", "65")
+    again, other = run(*words, "--set", "pairs=1"), run(*words, "--set", "pairs=65")
 
     assert (first.status, again.status) == (0, 0), first.err + again.err
     assert "1 steps on 2 entities and 1 given mentions" in first.err
@@ -122,7 +122,7 @@ def test_the_command_line_trains_and_resumes(encoder: Path, wordnet: Path, tmp_p
     assert str(encoder) in (out / "README.md").read_text()
     assert other.status == 1
     assert "start over with restart" in other.err
-    assert run(*words, "--pairs", "65", "--restart").status == 0
+    assert run(*words, "--set", "pairs=65", "--restart").status == 0
     assert run("train", "judge", str(encoder), str(tmp_path / "none"), str(out)).status == 2
 
 
@@ -143,10 +143,10 @@ def test_an_interrupted_training_goes_on(
 
     monkeypatch.setattr(JudgeObjective, "backward", counted)
     words = ["train", "judge", str(encoder), str(examples)]
-    interrupted = run(*words, str(tmp_path / "a"), "--wordnet", str(wordnet), "--pairs", "192")
+    interrupted = run(*words, str(tmp_path / "a"), "--wordnet", str(wordnet), "--set", "pairs=192")
     stops_at.clear()
     for name in ("a", "b"):
-        assert run(*words, str(tmp_path / name), "--wordnet", str(wordnet), "--pairs", "192").status == 0
+        assert run(*words, str(tmp_path / name), "--wordnet", str(wordnet), "--set", "pairs=192").status == 0
 
     assert interrupted.status == 130
     assert done == [1, 2, 3, 1, 2, 3]

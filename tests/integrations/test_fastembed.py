@@ -76,14 +76,14 @@ def test_a_model_of_fastembed_loads_and_links(run: Run, model: Path, tmp_path: P
 
     name = f"fastembed:{register(str(model))}"
     (tmp_path / "base.tsv").write_text("id\tname\nnyt\tThe New York Times\nmi\theart attack\n", encoding="utf-8")
-    loaded = run("ingest", str(tmp_path / "base.tsv"), "--collection", "base", "--model", name, "--device", "cpu")
+    loaded = run("ingest", str(tmp_path / "base.tsv"), "--collection", "base", "--model", name, "--set", "device=cpu")
     linked = run("link", "heart attack", "--json")
 
     assert loaded.status == 0, loaded.err
     assert [one["entity_id"] for one in linked.lines()] == ["mi"]
-    assert run("link", "heart attack", "--model", str(model)).status == 0, "the same file, by the other runtime"
+    assert run("link", "heart attack", "--set", f"model={model}").status == 0, "the same file, by the other runtime"
     make_pearl(tmp_path / "other", name="other", seed=1)
-    other = run("link", "heart attack", "--model", str(tmp_path / "other"))
+    other = run("link", "heart attack", "--set", f"model={tmp_path / 'other'}")
     assert (other.status, "other" in other.err) == (1, True)
     assert json.loads(run("models", "show", name, "--json").out)["name"] == name
 

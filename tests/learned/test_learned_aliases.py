@@ -197,7 +197,7 @@ def labelled(tmp_path: Path, store_path: Path) -> Path:
 
 def test_learn_list_and_undo(run: Run, labelled: Path) -> None:
     """I learn a file, see it in the list, and undo it."""
-    learned = run("learn", "--labelled", str(labelled), "--skip-unknown", "--add-aliases", "2")
+    learned = run("learn", "--labelled", str(labelled), "--set", "skip_unknown=yes", "--set", "add_aliases=2")
     assert learned.status == 0
     assert "batch 1: 2 mentions, 0 of them without an entity; 1 distinct; names added to entities: 1" in learned.err
     assert "left out: 1 mentions of 1 entities that base does not have, e.g. nobody" in learned.err
@@ -212,7 +212,7 @@ def test_learn_list_and_undo(run: Run, labelled: Path) -> None:
 
 def test_json_has_what_was_learned(run: Run, labelled: Path) -> None:
     """`--json` prints the batch; a link has what was learned of it, others have no such field."""
-    record = run("learn", "--labelled", str(labelled), "--skip-unknown", "--json").lines()[0]
+    record = run("learn", "--labelled", str(labelled), "--set", "skip_unknown=yes", "--json").lines()[0]
     links = run("link", "Gotham", "NYTimes", "--json").lines()
 
     assert (record["mentions"], record["skipped"], record["unknown_ids"]) == (2, 1, ["nobody"])
@@ -227,11 +227,11 @@ def test_errors_name_the_option(run: Run, labelled: Path) -> None:
     unknown = run("learn", "--labelled", str(labelled))
     assert unknown.status == 1
     assert "labelled.tsv:4: entity id 'nobody' is not in" in unknown.err
-    assert "--skip-unknown" in unknown.err
-    run("learn", "--labelled", str(labelled), "--skip-unknown")
-    again = run("learn", "--labelled", str(labelled), "--skip-unknown")
+    assert "--set skip_unknown" in unknown.err
+    run("learn", "--labelled", str(labelled), "--set", "skip_unknown=yes")
+    again = run("learn", "--labelled", str(labelled), "--set", "skip_unknown=yes")
     assert "learned these very mentions already" in again.err
-    assert "--again" in again.err
+    assert "--yes" in again.err
     assert "no batch 7" in run("learn", "--undo", "7").err
     assert "no batch with the key zz" in run("learn", "--undo", "zz").err
 
@@ -239,7 +239,7 @@ def test_errors_name_the_option(run: Run, labelled: Path) -> None:
 @pytest.mark.usefixtures("labelled")
 def test_options_that_do_not_go_together_and_nothing_learned(run: Run) -> None:
     """One of learn, list and undo is done at a time. An empty list says so on stderr."""
-    for words in ((), ("--list", "--undo", "1"), ("--list", "--again"), ("--undo", "1", "--add-aliases", "2")):
+    for words in ((), ("--list", "--undo", "1"), ("--list", "--yes"), ("--undo", "1", "--set", "add_aliases=2")):
         assert run("learn", *words).status == 2
     listed = run("learn", "--list")
 

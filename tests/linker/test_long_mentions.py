@@ -89,7 +89,7 @@ def ask(run: Run, tmp_path: Path, model: Path) -> Run:
     "words, message",
     [
         (("link", "--file"), ":3: longer than 1,048,576 bytes. Is this a text with short"),
-        (("calibrate", "--pairs"), ":3: longer than 1,048,576 bytes"),
+        (("calibrate", "--labelled"), ":3: longer than 1,048,576 bytes"),
         (("annotate", "--format", "whole", "--file"), ": longer than 8,388,608 bytes, the maximum for one passage."),
     ],
 )

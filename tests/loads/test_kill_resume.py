@@ -99,7 +99,7 @@ def test_a_store_that_goes_away_is_told_of(chain: Chain) -> None:
     assert isinstance(place, ServerPlace)
 
     def lose_store() -> Ended:
-        run = chain.begin("checkpoint", "--wait", "2", nth=2)  # not the ten minutes of a restart
+        run = chain.begin("checkpoint", "--set", "wait_s=2", nth=2)  # not the ten minutes of a restart
         place.double.stop()
         ended = run.wait()
         place.double.start()

@@ -42,7 +42,7 @@ def double() -> Iterator[QdrantDouble]:
 def command(base: Path, url: str, model: Path) -> list[str]:
     """The command that loads a base by workers of Ray."""
     words = [sys.executable, "-m", "pearl_qdrant", "ingest", str(base), "--collection", "spread"]
-    return [*words, "--store", url, "--model", str(model), "--ray", "auto", "--json"]
+    return [*words, "--store", url, "--model", str(model), "--set", "ray=auto", "--json"]
 
 
 def ended(words: list[str]) -> subprocess.CompletedProcess[str]:
@@ -114,18 +114,18 @@ def test_what_a_worker_meets_is_one_line(tmp_path: Path, double: QdrantDouble, m
 
 
 def test_without_ray_there_is_advice(run: Run, tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Ray is not installed, `--ray` names the command that installs it."""
+    """Where Ray is not installed, `ray` names the command that installs it."""
     monkeypatch.setitem(sys.modules, "ray", None)
     base = write_base(tmp_path / "base.tsv", 2)
 
-    done = run("ingest", str(base), "--model", str(model), "--store", SERVER, "--ray", "auto")
+    done = run("ingest", str(base), "--model", str(model), "--store", SERVER, "--set", "ray=auto")
 
     assert done.status == 2
     assert "Ray is not installed. Install it with: pip install" in done.err
 
 
 def test_a_load_imports_nothing_of_ray() -> None:
-    """Only `--ray` imports Ray."""
+    """Only the setting `ray` imports Ray."""
     code = "import sys, ingest.load_base; sys.exit(bool({'ray', 'pyarrow'} & set(sys.modules)))"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

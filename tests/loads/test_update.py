@@ -117,7 +117,7 @@ def test_names_of_a_newer_release_can_be_added_beside_the_old_ones(run: Run, mod
 
 @pytest.mark.parametrize(
     "words, status, said",
-    [(("--limit", "2"), 2, "--update"), (("--restart",), 2, "--update"), ((), 1, "does not exist")],
+    [(("--max-entities", "2"), 2, "--update"), (("--restart",), 2, "--update"), ((), 1, "does not exist")],
 )
 def test_an_update_wants_the_whole_release_and_a_collection(
     run: Run, model: Path, tmp_path: Path, words: tuple[str, ...], status: int, said: str

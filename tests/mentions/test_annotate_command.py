@@ -70,13 +70,13 @@ def test_the_command_prints_one_line_per_mention(loaded: Run) -> None:
 
 
 def test_the_command_filters_and_shows_nil(loaded: Run) -> None:
-    """`--type` filters, `--nil` shows ties, `--on-tie first` breaks them."""
+    """`--type` filters, `include_nil` shows ties, `on_tie=first` breaks them."""
     drugs = loaded(PASSAGE, "--type", "drug", "--json").lines()
     assert [line["entity_id"] for line in drugs] == ["asa"]
 
-    assert "7-12  Paris  ->  NIL (ambiguous)" in loaded("We saw Paris.", "--nil").out
+    assert "7-12  Paris  ->  NIL (ambiguous)" in loaded("We saw Paris.", "--set", "include_nil=yes").out
 
-    first = loaded("We saw Paris.", "--on-tie", "first", "--json").lines()
+    first = loaded("We saw Paris.", "--set", "on_tie=first", "--json").lines()
     assert [line["entity_id"] for line in first] == ["a-texan-city"]
 
 
@@ -176,12 +176,12 @@ def test_a_file_may_have_spans_and_markup(loaded: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_book_is_read_by_several_processes(loaded: Run, tmp_path: Path) -> None:
-    """`--jobs` divides one text as well, and its offsets are those of the file."""
+    """`workers` divides one text as well, and its offsets are those of the file."""
     path = tmp_path / "book.txt"
     text = "Chapter: he had a heart attack.\r\nThe NYTimes wrote of it.\r\n\r\n" * 400
     path.write_text(text, encoding="utf-8", newline="")
 
-    lines = loaded("--file", str(path), "--format", "whole", "--jobs", "2", "--json").lines()
+    lines = loaded("--file", str(path), "--format", "whole", "--set", "workers=2", "--json").lines()
 
     assert len(lines) == 800
     assert {text[int(str(x["start"])) : int(str(x["end"]))] for x in lines} == {"heart attack", "NYTimes"}

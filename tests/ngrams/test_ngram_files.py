@@ -48,7 +48,7 @@ TEXTS = [
     "She left New York for S\u00e3o Paulo. Sa\u0303o Paulo is larger!",
     f"{HINDI} \U0001f600 {HINDI}",
 ]
-OPTIONS = NgramOptions(min_count=2, threshold=0.0)
+OPTIONS = NgramOptions(min_count=2, min_pmi=0.0)
 
 
 def write_texts(path: Path) -> Path:
@@ -125,7 +125,7 @@ def test_bad_rows_are_skipped_up_to_a_number(tmp_path: Path) -> None:
     """Lone surrogates, numbers and broken rows are counted by reason."""
     good = b'{"text": "new york new york"}\n'
     (tmp_path / "in").write_bytes(good + b'{"text": "\\ud800"}\n{"text": 7}\n{"text"\n[1]\n{"text": "\xff"}\n' + good)
-    report = find_ngrams(tmp_path / "in", tmp_path / "out", NgramOptions(min_count=2, threshold=-9))
+    report = find_ngrams(tmp_path / "in", tmp_path / "out", NgramOptions(min_count=2, min_pmi=-9))
 
     assert report.documents == 2
     assert report.skipped == {"no_text": 2, "not_json": 3}
@@ -146,7 +146,7 @@ def test_a_full_disk_is_reported_and_left_as_it_was(tmp_path: Path) -> None:
     "name, value",
     [
         *(("max_words", 1), ("max_words", 99), ("min_count", 0), ("max_per_document", 0), ("limit", 0)),
-        *(("threshold", float("nan")), ("factor", "word")),
+        *(("min_pmi", float("nan")), ("factor", "word")),
     ],
 )
 def test_an_option_out_of_range_is_named(tmp_path: Path, name: str, value: Any) -> None:
@@ -212,9 +212,9 @@ def test_the_command_does_what_the_call_does(run: Run, tmp_path: Path) -> None:
     """`train ngrams` writes the same files, prints the counts, and names its flags in errors."""
     path = tmp_path / "a.txt"
     path.write_text("\n".join(TEXTS * 3), "utf-8")
-    find_ngrams(path, tmp_path / "python", NgramOptions(threshold=0.0))
+    find_ngrams(path, tmp_path / "python", NgramOptions(min_pmi=0.0))
 
-    done = run("train", "ngrams", str(path), str(tmp_path / "out"), "--threshold", "0")
+    done = run("train", "ngrams", str(path), str(tmp_path / "out"), "--set", "min_pmi=0")
     assert (done.status, done.err.count("are counted")) == (0, 6)
     assert "3 n-grams; 21 spans in 15 sequences" in done.out
     assert contents(tmp_path / "out") == contents(tmp_path / "python")
@@ -247,7 +247,7 @@ def naive_scores(documents: list[list[list[str]]], options: NgramOptions) -> dic
         if len(ngram) > 1 and count >= options.min_count:
             pmi = math.log(count / size) - sum(math.log(counts[word,] / size) for word in ngram)
             pmi /= len(ngram) if options.factor == "length" else 1
-            if pmi > options.threshold:
+            if pmi > options.min_pmi:
                 kept[ngram] = count, pmi
     return kept
 
@@ -297,7 +297,7 @@ def test_counts_pmi_and_spans_are_those_of_a_naive_count(
 ) -> None:
     """Whatever the blocks, partitions and forgotten words, all is as a dictionary of all n-grams would have it."""
     folder = tmp_path_factory.mktemp("ngrams")
-    options = NgramOptions(factor=factor, min_count=min_count, threshold=0.1234567, block_words=block_words)
+    options = NgramOptions(factor=factor, min_count=min_count, min_pmi=0.1234567, block_words=block_words)
     path = write_documents(folder / "in.txt", documents)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(levels, "_PIECE", 7)
@@ -325,9 +325,9 @@ def test_a_document_keeps_its_best_ngrams(tmp_path: Path) -> None:
     """Of more n-grams than allowed, a document keeps those of highest PMI; the table still has all."""
     words = "one two three four one two five six one two seven eight three four".split()
     path = write_documents(tmp_path / "in.txt", [[words], [["three", "four"]]])
-    options = NgramOptions(min_count=1, threshold=-10, max_words=2)
+    options = NgramOptions(min_count=1, min_pmi=-10, max_words=2)
     find_ngrams(path, tmp_path / "all", options)
-    find_ngrams(path, tmp_path / "best", NgramOptions(min_count=1, threshold=-10, max_words=2, max_per_document=2))
+    find_ngrams(path, tmp_path / "best", NgramOptions(min_count=1, min_pmi=-10, max_words=2, max_per_document=2))
 
     score = {ngram: pmi for ngram, (_, pmi) in read_rows(tmp_path / "all").items()}
     assert (tmp_path / "all" / "ngrams.tsv").read_bytes() == (tmp_path / "best" / "ngrams.tsv").read_bytes()
@@ -348,7 +348,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
         path = tmp_path / f"{n_documents}.txt"
         path.write_text("".join(" ".join(f"w{i}x{k // 2}" for k in range(80)) + "\n" for i in range(n_documents)))
         tracemalloc.start()
-        find_ngrams(path, tmp_path / "out", NgramOptions(min_count=1, threshold=-99, block_words=1000, max_words=2))
+        find_ngrams(path, tmp_path / "out", NgramOptions(min_count=1, min_pmi=-99, block_words=1000, max_words=2))
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
 

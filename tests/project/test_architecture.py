@@ -25,12 +25,12 @@ READING = (
 LIMITS = tuple(f"pearl_qdrant.service.{one}" for one in ("settings", "lanes", "connections", "gate", "observing"))
 """What the MCP server needs of the service: the same limits."""
 
-STORE = (*BASE, "settings", "binary_tables", "encoder", "lexical", "store")
+STORE = (*BASE, "options", "settings", "binary_tables", "encoder", "lexical", "store")
 LINKING = (*STORE, "linking")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*BASE, "lexical", "progress"), ()),
-    "settings": BASE,
+    **dict.fromkeys(("settings", "options"), BASE),
     **dict.fromkeys(("binary_tables", "report"), (*BASE, "settings")),
     "encoder": (*BASE, "settings", "lexical"),
     **dict.fromkeys(("store", "doctor", "linking"), STORE),

@@ -332,13 +332,13 @@ def test_commands_of_the_containers_are_ours() -> None:
     from click.testing import CliRunner
 
     from pearl_qdrant.cli import cli
-    from pearl_qdrant.service.settings import read_settings
+    from pearl_qdrant.service.settings import ServiceSettings
 
     shown = CliRunner().invoke(cli, ["serve", "--help"]).output
     command = [re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", word) for word in SERVICES["service"]["command"]]
     assert command[0] == "serve"
     assert all(word in shown for word in command if word.startswith("--"))
-    assert read_settings({}, [command[command.index("--set") + 1]]).allow_writing is False
+    assert ServiceSettings.read([command[command.index("--set") + 1]]) == {"allow_writing": False}
     compile(SERVICES["backup"]["entrypoint"][2], "backup", "exec")
     entry = SERVICES["ingest"]["entrypoint"]
     assert entry == ["pearl-qdrant", "ingest"]

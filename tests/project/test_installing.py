@@ -46,7 +46,7 @@ def test_every_named_extra_exists_and_has_a_test_of_its_own() -> None:
 
 STAGES = (
     "train paraphrase .",
-    "train corpus texts.txt --wordnet . --typer ner --ner-model a/b --out out",
+    "train corpus texts.txt --wordnet . --set typer=ner --set ner_model=a/b --out out",
     "train fit --base-model . --aliases base.tsv --out out",
     "train head --base-model . --aliases base.tsv --out out",
     "train love . out",

@@ -264,9 +264,9 @@ def test_a_new_base_is_a_file_of_ten_lines(run: Run, tmp_path: Path) -> None:
     toys, report = read_bases(layout), ReadReport()
 
     found = read(rows, bases=toys, report=report)
-    done = run("ingest", str(rows), "--layout", str(layout), "--dry-run", "--json")
+    done = run("ingest", str(rows), "--set", f"layouts={layout}", "--dry-run", "--json")
     layout.write_text(layout.read_text().replace("patterns", "pattern"))
-    failed = run("ingest", str(rows), "--layout", str(layout), "--dry-run")
+    failed = run("ingest", str(rows), "--set", f"layouts={layout}", "--dry-run")
 
     assert {key: list(one.names()) for key, one in found.items()} == {"T1": ["Kite", "Paper bird"], "T2": ["Top"]}
     assert "the register of toys" in report.notes[0]

@@ -209,7 +209,18 @@ def refreshed(run: Run, start: Path, out: Path, *words: str, types: str = "") ->
     rows = "".join(f"{i}\tnew york w{i}\t{kinds[i % len(kinds)]}\tcity {i}\n" for i in range(12))
     base = out.with_name("base.tsv")
     base.write_text(f"id\tname\ttype\taliases\n{rows}", encoding="utf-8")
-    given = ["--base-model", str(start), "--aliases", str(base), "--steps", "2", "--batch", "12", "--out", str(out)]
+    given = [
+        "--base-model",
+        str(start),
+        "--aliases",
+        str(base),
+        "--steps",
+        "2",
+        "--set",
+        "batch_size=12",
+        "--out",
+        str(out),
+    ]
     done = run("train", "fit", *given, *words)
     assert done.status == 0, done.err
     return done
@@ -240,11 +251,11 @@ def test_types_of_the_base_are_added_to_those_known(run: Run, start: Path, tmp_p
     warned = refreshed(run, start, tmp_path / "a", types="ORG GPE")
     counts = dict(zip(PHRASE_TYPES, read_config(tmp_path / "a").label_counts, strict=True))
     assert (counts["NP-ORG"], counts["NP-LAW"], counts[PHRASE_TYPES[-1]]) == (7, 1, 0)
-    silent = refreshed(run, start, tmp_path / "b", "--type-weight", "0", types="ORG GPE")
+    silent = refreshed(run, start, tmp_path / "b", "--set", "type_weight=0", types="ORG GPE")
 
     assert "2 of the 19 entity types" in warned.err
-    assert "--type-weight 0" in warned.err
-    assert "--type-weight" not in silent.err
+    assert "--set type_weight=0" in warned.err
+    assert "type_weight" not in silent.err
     assert read_config(tmp_path / "b").label_counts == read_config(start).label_counts
 
 

@@ -292,11 +292,11 @@ def test_the_command_writes_nodes_and_a_review(run: Run, model: Path, tmp_path: 
     names = tmp_path / "names.tsv"
     names.write_text("title\ttype\nheart attack\tdisease\nHeart  Attack\tdisease\nnew york\tplace\n")
     nodes, review = tmp_path / "nodes.tsv", tmp_path / "review.tsv"
-    done = run("resolve", str(names), "--out", str(nodes), "--review", str(review), "--model", str(model))
+    done = run("resolve", str(names), "--out", str(nodes), "--review", str(review), "--set", f"model={model}")
     assert done.status == 0, done.err
     assert "3 names, 2 nodes" in done.err
     assert review.exists()
-    again = run("resolve", str(names), "--previous", str(nodes), "--json", "--model", str(model))
+    again = run("resolve", str(names), "--previous", str(nodes), "--json", "--set", f"model={model}")
     rows = [json.loads(line) for line in again.out.splitlines()]
     assert {row["node_id"] for row in rows} == {one.node_id for one in Resolution.read(nodes).names}
     undone = run("resolve", "--previous", str(nodes), "--undo", "marie curie", "--out", str(nodes))

@@ -301,7 +301,7 @@ def test_a_folder_of_somebody_else_is_not_replaced(working_folder: Path) -> None
 def test_the_command_merges_a_graph(run: Run, model: Path, tmp_path: Path) -> None:
     """`--graph` writes the graph beside the input, and says what it did."""
     (tmp_path / "e.tsv").write_text("heart attack\tnew york\nHeart Attack\toslo\n")
-    done = run("resolve", "--graph", str(tmp_path / "e.tsv"), "--model", str(model))
+    done = run("resolve", "--graph", str(tmp_path / "e.tsv"), "--set", f"model={model}")
 
     assert done.status == 0, done.err
     assert "nodes: 4 before, 3 after" in done.err.splitlines()

@@ -26,7 +26,6 @@ from specification import EntitySuggestions, Extension, Manifest, Proposal, chec
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.service import ServiceSettings
-from pearl_qdrant.service.settings import read_settings
 
 ORIGIN = "http://127.0.0.1:3333"
 
@@ -115,10 +114,11 @@ def test_other_origins_may_be_shut_out(guarded: TestClient) -> None:
     assert allowed.status_code == 401
     assert allowed.headers["Access-Control-Allow-Origin"] == ORIGIN
     assert "Access-Control-Allow-Origin" not in refused.headers
-    settings = read_settings({}, ["reconcile_origins=http://a,http://b", "public_url=https://names.example.org"])
+    texts = ["reconcile_origins=http://a,http://b", "public_url=https://names.example.org"]
+    settings = ServiceSettings(**ServiceSettings.read(texts))
     assert settings.reconcile_origins == ("http://a", "http://b")
     with pytest.raises(OptionError, match="public_url"):
-        read_settings({}, ["public_url=names.example.org"])
+        ServiceSettings.read(["public_url=names.example.org"])
 
 
 def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(client: TestClient) -> None:

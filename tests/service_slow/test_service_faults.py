@@ -69,7 +69,7 @@ def test_what_was_accepted_outlives_the_process(how: signal.Signals, tmp_path: P
     """
     store = tmp_path / "store"
     fill(store, "base", str(model), ENTITIES, is_loaded=True)
-    with serving(store, tmp_path, "--allow-writing") as service:
+    with serving(store, tmp_path, "--set", "allow_writing=yes") as service:
         clients = Clients(by_process(service))
         try:
             clients.wait_for(accepted=10, answers=40)
@@ -81,5 +81,5 @@ def test_what_was_accepted_outlives_the_process(how: signal.Signals, tmp_path: P
     assert clients.wrong == []
     assert set(clients.statuses) <= {200, 0}
     assert clients.accepted <= accepted_in(str(store)) <= clients.asked
-    with serving(store, tmp_path, "--allow-writing") as service:
+    with serving(store, tmp_path, "--set", "allow_writing=yes") as service:
         assert [service.link(mention) for mention in sorted(clients.accepted)[:3]] == ["nyc"] * 3

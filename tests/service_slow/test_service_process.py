@@ -90,7 +90,7 @@ def test_clients_that_hang_up_leave_nothing_behind(base_store: Path, tmp_path: P
 
 
 def test_a_port_in_use_and_bad_settings_are_errors(base_store: Path, tmp_path: Path) -> None:
-    """What cannot start says why, with status 1, and shows no key."""
+    """What cannot start says why, with status 1, or 2 for a wrong setting, and shows no key."""
     keys = tmp_path / "keys.txt"
     keys.write_text("too-short")
     with socket.socket() as taken:
@@ -103,7 +103,7 @@ def test_a_port_in_use_and_bad_settings_are_errors(base_store: Path, tmp_path: P
             for options in (port, ["--set", "max_mentions=x"], ["--set", "nothing=1"], ["--api-keys", str(keys)])
         ]
 
-    assert [outcome.returncode for outcome in outcomes] == [1, 1, 1, 1]
+    assert [outcome.returncode for outcome in outcomes] == [1, 2, 2, 1]
     assert "could not start" in outcomes[0].stderr or "ended with status" in outcomes[0].stderr
     assert "max_mentions" in outcomes[1].stderr
     assert "is no setting" in outcomes[2].stderr
@@ -138,7 +138,7 @@ MAX_S = 45
 def test_the_schema_is_kept(tmp_path: Path, model: Path) -> None:
     """Bodies, parameters and headers within and outside of the schema get what it declares."""
     fill(tmp_path / "store", "base", str(model), ENTITIES, is_loaded=True)
-    with serving(tmp_path / "store", tmp_path, "--allow-writing") as service:
+    with serving(tmp_path / "store", tmp_path, "--set", "allow_writing=yes") as service:
         url = f"http://127.0.0.1:{service.port}/openapi.json"
         for made in ("/v1/search?q=n", "/v1/map", "/v1/map?size=2000"):  # before, they are a 503
             service.wait_for(made)

@@ -246,9 +246,9 @@ class Lab:
 
     def words(self, place: Place) -> list[str]:
         """The command that loads into a store; the base has a few bad rows, over 1 % where it is small."""
-        options = {"--collection": COLLECTION, "--model": str(self.model), "--store": place.location, "--device": "cpu"}
+        options = {"--collection": COLLECTION, "--model": str(self.model), "--store": place.location}
         words = [word for pair in options.items() for word in pair]
-        return ["ingest", str(self.base), *words, "--max-errors", "10", "--json"]
+        return ["ingest", str(self.base), *words, "--max-errors", "10", "--set", "device=cpu", "--json"]
 
 
 @dataclass

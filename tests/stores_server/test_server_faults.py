@@ -176,13 +176,13 @@ def test_a_single_link_waits_for_a_busy_server(double: QdrantDouble) -> None:
 
 
 def test_ingest_waits_as_long_as_its_option_says(run: Run, tmp_path: Path, model: Path) -> None:
-    """`ingest --wait 0` fails at the first refusal, and its message names no wait of minutes."""
+    """`ingest --set wait_s=0` fails at the first refusal, and its message names no wait of minutes."""
     base = tmp_path / "base.tsv"
     base.write_text("E1\tname\n", encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody_listens = f"http://127.0.0.1:{free.getsockname()[1]}"
-    outcome = run("ingest", str(base), "--model", str(model), "--store", nobody_listens, "--wait", "0")
+    outcome = run("ingest", str(base), "--model", str(model), "--store", nobody_listens, "--set", "wait_s=0")
 
     assert outcome.status == 1
     assert "did not answer after 1 try" in " ".join(outcome.err.split())

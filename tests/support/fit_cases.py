@@ -64,7 +64,8 @@ def fit(network: PearlNetwork, tokenizer: Any, made: BatchMaker, settings: FitCo
 
 def config(**changes: Any) -> FitConfig:
     """Six quick steps."""
-    return replace(FitConfig(steps=6, learning_rate=1e-3, save_every=2, precision="fp32", micro_batch=8), **changes)
+    known: dict[str, Any] = {"steps": 6, "learning_rate": 1e-3, "save_every": 2, "precision": "fp32", "micro_batch": 8}
+    return FitConfig(**{**known, **changes})
 
 
 def read_log(folder: Path) -> list[dict[str, float]]:

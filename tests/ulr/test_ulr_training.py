@@ -128,7 +128,7 @@ def test_the_result_is_an_encoder_with_a_head(request_: Request, tmp_path: Path)
 
 def test_ngrams_of_a_folder_are_used(request_: Request, tmp_path: Path) -> None:
     """Every way to choose an n-gram works on the folder that `find_ngrams` wrote, and its sequences are learnt from."""
-    find_ngrams(write_text(tmp_path / "text.txt"), tmp_path / "ngrams", NgramOptions(threshold=0.5, min_count=2))
+    find_ngrams(write_text(tmp_path / "text.txt"), tmp_path / "ngrams", NgramOptions(min_pmi=0.5, min_count=2))
     ways: list[Any] = ["lowest_score", "random_ngram", "random_span"]
     spans = {}
     for way in ways:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +74,9 @@ def open_base(folder: Path, **changes: Any) -> UlrBase:
 
 def config(**changes: Any) -> UlrConfig:
     """Six quick steps."""
-    known = UlrConfig(steps=6, batch_size=4, learning_rate=1e-3, save_every=2, micro_batch=3, precision="fp32")
-    return replace(known, **changes)
+    known: dict[str, Any] = {"steps": 6, "batch_size": 4, "learning_rate": 1e-3, "save_every": 2}
+    known |= {"micro_batch": 3, "precision": "fp32"}
+    return UlrConfig(**{**known, **changes})
 
 
 def views_of(base: UlrBase, *, seed: int = 0) -> list[Views]:

@@ -46,12 +46,12 @@ def without_numbers(value: Any) -> Any:
 @pytest.mark.usefixtures("base")
 @pytest.mark.parametrize("command", ["link", "annotate"])
 def test_a_file_is_answered_the_same_by_workers(run: Run, tmp_path: Path, command: str) -> None:
-    """With --workers the command prints what it prints without."""
+    """With workers the command prints what it prints without."""
     (tmp_path / "mentions.txt").write_text(LINES)
     options = (command, "--file", str(tmp_path / "mentions.txt"), "--json", "--threshold", "0")
 
-    alone = run(*options, "--workers", "1")
-    found = run(*options, "--workers", "2")
+    alone = run(*options, "--set", "workers=1")
+    found = run(*options, "--set", "workers=2")
 
     assert (alone.status, found.status, found.err) == (0, 0, alone.err)
     ours, theirs = ([json.loads(line) for line in out.splitlines()] for out in (found.out, alone.out))
@@ -60,14 +60,14 @@ def test_a_file_is_answered_the_same_by_workers(run: Run, tmp_path: Path, comman
 
 
 def test_workers_are_for_many_mentions(run: Run, tmp_path: Path) -> None:
-    """--workers without a file, with documents, or below 1 is a wrong use that says why."""
+    """Workers without a file, with documents, or below 1 are a wrong use that says why."""
     (tmp_path / "documents.jsonl").write_text("")
 
-    assert "--workers is for --file" in run("link", "NYC", "--workers", "2").err
-    assert "--workers is for --file" in run("annotate", "NYC", "--workers", "2").err
-    documents = run("link", "--file", str(tmp_path / "documents.jsonl"), "--workers", "2")
+    assert "--set workers is for --file" in run("link", "NYC", "--set", "workers=2").err
+    assert "--set workers is for --file" in run("annotate", "NYC", "--set", "workers=2").err
+    documents = run("link", "--file", str(tmp_path / "documents.jsonl"), "--set", "workers=2")
     assert "documents are linked one after the other" in documents.err
-    assert run("link", "--file", "-", "--workers", "0").status == 2
+    assert run("link", "--file", "-", "--set", "workers=0").status == 2
 
 
 class Loud(str):

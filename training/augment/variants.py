@@ -31,7 +31,6 @@ from training.options import (
     ParaphraseOptions,
     StrPath,
     SynonymOptions,
-    check_bounds,
 )
 
 _MAX_PHRASE_TOKENS = 64
@@ -248,7 +247,6 @@ def paraphrase_corpus(
         DeviceError: If torch has no such device.
     """
     options = options or ParaphraseOptions()
-    check_bounds(options)
     phrases = corpus_phrases(Path(corpus), min_count=min_count)
     path = Path(corpus) / PHRASE_VARIANTS if out is None else Path(out)
     paraphraser = Paraphraser(model, options=options, device=device)
@@ -271,7 +269,6 @@ def find_synonyms(
         FormatError: If the folder is not a corpus, or the vectors cannot be read or have none of its words.
     """
     options = options or SynonymOptions()
-    check_bounds(options)
     words = {word for phrase in corpus_phrases(Path(corpus), min_count=1) for word in phrase.split()}
     path = Path(corpus) / NEIGHBOURS if out is None else Path(out)
     kept, rows = read_vectors(Path(vectors), words=words, limit=options.max_words)

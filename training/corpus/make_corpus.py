@@ -44,7 +44,7 @@ from training.examples.files import (
     whole_file,
 )
 from training.examples.wordnet import read_synsets
-from training.options import DEFAULT_MAX_KEYS, CorpusOptions, Paths, StrPath, as_paths, check_bounds
+from training.options import DEFAULT_MAX_KEYS, CorpusOptions, Paths, StrPath, as_paths
 
 _TYPED_AT_ONCE = 8192
 _TEXTS_AT_ONCE = 64
@@ -242,7 +242,6 @@ def make_corpus(
 
 def _check(inputs: Sequence[str], options: CorpusOptions) -> None:
     """Refuse options that cannot work, before anything is read."""
-    check_bounds(options)
     if not inputs and not as_paths(options.bases):
         raise OptionError("inputs", "There is nothing to read: give texts, or 'bases'.")
     if inputs and options.wordnet is None:

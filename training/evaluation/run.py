@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from statistics import fmean
 
@@ -347,7 +347,7 @@ def evaluate_model(  # long: its arguments, and what they mean
     chosen = _choose_tasks(tasks, source)
     options = options or EvaluationOptions()
     if isinstance(source, OwnBase) and not options.splits:
-        options = replace(options, splits=tuple(range(10)))
+        options = options.model_copy(update={"splits": tuple(range(10))})
     encoder = load_encoder(model, device=device)
     of_kind: dict[str, list[Task]] = {"phrases": [], "linking": [], "everyday": []}
     for task in chosen:

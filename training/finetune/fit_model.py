@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ingest.io.report import ReadReport
@@ -110,7 +110,7 @@ def _make_batches(request: FitRequest, examples: list[Example], plain: list[str]
 
 def _describe(base: BaseModel, examples: list[Example], config: FitConfig, maker: BatchMaker) -> PearlConfig:
     """pearl.json of the fine-tuned network, with the record of this run."""
-    record = {**base.config.training, "fit": {**asdict(config), **maker.identity(), "examples": len(examples)}}
+    record = {**base.config.training, "fit": {**config.model_dump(), **maker.identity(), "examples": len(examples)}}
     counts = base.config.label_counts
     if config.type_weight > 0:
         # The head has not lost what it learnt before this run; a plain encoder's counts are all 0.

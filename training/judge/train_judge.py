@@ -66,7 +66,6 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
         ModelError: If the encoder cannot be loaded.
         TrainingError: If `out` holds the state of another run, or the loss diverges.
     """
-    request.check()
     refuse_overwriting(request.out, request.start)
     out, device = Path(request.out), find_device(request.device)
     groups, given = read_examples(Path(request.examples))

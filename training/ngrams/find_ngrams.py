@@ -42,7 +42,7 @@ from training.ngrams.files import (
     split_sentences,
     word_pattern,
 )
-from training.options import NgramOptions, Paths, StrPath, as_paths, check_bounds, refuse_overwriting
+from training.options import NgramOptions, Paths, StrPath, as_paths, refuse_overwriting
 
 
 @dataclass(slots=True)
@@ -161,7 +161,6 @@ def find_ngrams(  # long: its arguments, and what they mean
         TrainingError: If the disk is full; nothing is left of the run.
     """
     options, folder, paths = options or NgramOptions(), Path(out), [str(path) for path in as_paths(inputs)]
-    check_bounds(options)
     if not paths:
         raise OptionError("inputs", "There is nothing to read: give texts.")
     for name in _FILES:
@@ -188,7 +187,7 @@ def find_ngrams(  # long: its arguments, and what they mean
             raise InputError(" ".join(paths), None, "no text has a word. Nothing can be counted")
         levels = count_levels(tokens, options, on_level=on_level)
         _write_files(finished, levels, options, report)
-        given = {one.name: getattr(options, one.name) for one in fields(options) if one.name != "max_errors"}
+        given = options.model_dump(exclude={"max_errors"})
         counts = {one.name: getattr(report, one.name) for one in fields(report) if one.name != "seconds"}
         counts["ngrams"] = {str(n): count for n, count in sorted(report.ngrams.items())}
         meta = {"version": VERSION, **counts, "options": given}
@@ -447,7 +446,7 @@ def score_ngrams(levels: Levels, block: Block, options: NgramOptions) -> Records
             pmi -= log_counts[position + k]
         if options.factor == "length":
             pmi /= n
-        kept = np.flatnonzero(pmi > options.threshold)
+        kept = np.flatnonzero(pmi > options.min_pmi)
         part = np.empty(len(kept), dtype=NGRAM)
         part["position"], part["words"], part["id"] = position[kept], n, ids[position[kept]]
         part["count"], part["pmi"] = counts[kept], pmi[kept]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,7 @@ def train_ulr(
         save_seconds=config.save_seconds,
         on_step=on_step,
     ).run()
-    record = {"base": str(request.base), **data.identity(), **asdict(config)}
+    record = {"base": str(request.base), **data.identity(), **config.model_dump()}
     write_encoder(out, base, training=record)
     return UlrResult(out, config.steps, config.head_steps, len(data), not base.has_head, pooling=config.pooling)
 

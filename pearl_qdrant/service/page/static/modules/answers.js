@@ -207,7 +207,7 @@ export function showAnswers(place, table, links) {
     const lines = labels.map((one) => `${one.cell.replace(/\s+/g, " ")}\t${one.chosen ?? "NIL"}\n`);
     save("labels.tsv", [...new Set(lines)].join(""), "text/tab-separated-values");
   };
-  const labels = { type: "button", onclick: saveLabels, title: "What you chose or said is right, for: pearl-qdrant calibrate --pairs" };
+  const labels = { type: "button", onclick: saveLabels, title: "What you chose or said is right, for: pearl-qdrant calibrate --labelled" };
   put(
     tools,
     el("fieldset", { className: "chips" }, el("legend", { className: "unseen" }, "Rows to show"), FILTERS.map(choice)),

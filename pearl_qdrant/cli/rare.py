@@ -1,0 +1,115 @@
+"""Settings of commands that few need, by `--set NAME=VALUE`; those of training are the records of its stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from ingest.base.format import ReadOptions
+from pearl_qdrant.linking.options import CommonWords, OnTie, TypeMode
+from pearl_qdrant.options import Count, Device, Model, Options
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S
+
+
+class TargetSettings(Options):
+    """Of commands with an encoder."""
+
+    model: Model = None
+    """Shipped name, folder or hub id, in place of the collection's own model."""
+
+
+class ManySettings(TargetSettings):
+    """What `link` and `annotate` share."""
+
+    on_tie: OnTie = "canonical"
+    """If several entities have the name: popularity or the canonical name decides, and if it does not, NIL (canonical);
+    always NIL (null); the first of them (first)."""
+    workers: Count | None = None
+    """Processes that link what is in --file (embedded store), four a core at most. [default: one a core for many, else
+    1, this one alone]"""
+
+
+class LinkSettings(ManySettings):
+    """Of `link`."""
+
+    languages: tuple[str, ...] = ()
+    """Find only names in these languages, such as de, which includes de-at, and names without a stated language; may be
+    repeated."""
+    type_mode: TypeMode = "hard"
+    """Admit only entities of --type (hard), prefer them (soft), or ignore types (off)."""
+    nil_bias: float = 0.0
+    """Added to the logit of NIL: below 0 more is linked."""
+    split: bool = False
+    """Link each name of a list (`X; Y`, `X and Y`), which is NIL as a whole."""
+
+
+class AnnotateSettings(ManySettings):
+    """Of `annotate`."""
+
+    include_nil: bool = False
+    """Also spans that look like mentions but have no entity."""
+    nested: bool = False
+    """Also mentions inside other mentions: York in New York."""
+    common_words: CommonWords = "capitalised"
+    """Whether a frequent word alone is a mention: never (skip), where it is written as the name is (capitalised), or
+    always (all)."""
+    context: str | None = None
+    """What the passages are about; chooses between entities that nothing else separates."""
+
+
+class LearnSettings(TargetSettings):
+    """Of `learn`."""
+
+    add_aliases: Count | None = None
+    """Add a name to an entity that it meant at least so many times, and more often than anything else."""
+    skip_unknown: bool = False
+    """Leave out mentions whose entity id the collection lacks."""
+
+
+class CalibrateSettings(TargetSettings):
+    """Of `calibrate`."""
+
+    figure: Path | None = None
+    """Draw reliability diagrams to this PNG file."""
+    questions: Count = 30
+    """Mentions of --ask that are asked about: those that would tell most."""
+
+
+class ResolveSettings(TargetSettings):
+    """Of `resolve`."""
+
+    precision: Annotated[float, Field(ge=0, le=1)] = 0.98
+    """Share of the merges that should be right; what is less certain goes to --review."""
+
+
+class PushSettings(Options):
+    """Of `collections push`, and of a load into a cluster."""
+
+    shards: Count | None = None
+    """Shards of a new collection in a cluster. [default: one a node]"""
+    replicas: Count | None = None
+    """Copies of each shard. [default: the server's, usually 1]"""
+
+
+class IngestSettings(PushSettings, ReadOptions):
+    """Of `ingest`."""
+
+    device: Device = DEFAULT_DEVICE
+    """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
+    prefix: str | None = None
+    """For a plain encoder: text put before each name."""
+    ray: str | None = None
+    """Encode and write by the workers of a Ray cluster, to a Qdrant server: auto starts one on this machine, HOST:PORT
+    is one that runs. They load the model by its name."""
+    wait_s: Annotated[float, Field(ge=0)] = DEFAULT_WAIT_S
+    """Maximum time to wait for a Qdrant server that restarts or is busy, in seconds."""
+    type_map: Path | None = None
+    """File with rows to add to the table of types."""
+    description_column: str | None = None
+    """Tables: the column of descriptions, by name, number or path."""
+    popularity_column: str | None = None
+    """Tables: a column of numbers: how well known an entity is."""
+    layouts: tuple[Path, ...] = ()
+    """Tables: a base of your own, described as JSON; may be repeated."""

@@ -1,0 +1,128 @@
+"""Options from the fields of `Options`, and `--set NAME=VALUE` for the fields that have no option of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pearl_qdrant.cli.terminal import echo
+from pearl_qdrant.errors import OptionError
+
+if TYPE_CHECKING:
+    from pearl_qdrant.options import Options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RENAMED = {
+    "--again": "--yes",
+    "--batch": "--set batch_size=",
+    "--force": "--yes",
+    "--jobs": "--set workers=",
+    "--layout": "--set layouts=",
+    "--limit": "--max-entities",
+    "--mentions": "--ask FILE",
+    "--model": "the variable PEARL_QDRANT_MODEL",
+    "--name-language": "--set languages=",
+    "--nil": "--set include_nil=yes",
+    "--pairs": "--labelled",
+    "--sheet": "--set records=",
+    "--synonym-scope": "--set scopes=",
+    "--threshold": "--set min_pmi=",
+    "--wait": "--set wait_s=",
+    "--writable": "--allow-writing",
+}
+"""What replaced an option that was there before, where its name does not say it."""
+
+
+class SetOption(click.Option):
+    """`--set NAME=VALUE`, given to the command as a dict of values. The model (MODULE:CLASS) is imported when it is
+    needed: pydantic takes as long as all of click.
+    """
+
+    def __init__(self, flags: Sequence[str], *, source: str, **attributes: Any) -> None:
+        super().__init__(flags, multiple=True, metavar="NAME=VALUE", callback=self.values_of, **attributes)
+        self._source = source
+
+    @cached_property
+    def model(self) -> type[Options]:
+        module, _, name = self._source.partition(":")
+        found: type[Options] = getattr(import_module(module), name)
+        return found
+
+    def explained(self, command: click.Command) -> dict[str, str]:
+        """The names that it takes, with what each means: all fields but those with an option of their own."""
+        return dict(self.model.describe(but=_names(command)))
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        names = ", ".join(self.explained(ctx.command))
+        self.help = f"Another setting, explained by `--set help`; may be repeated: {names}."
+        return super().get_help_record(ctx)
+
+    def values_of(self, ctx: click.Context, _: click.Parameter, texts: Sequence[str]) -> dict[str, Any]:
+        """The values of the fields that the texts and the environment name; explains them and ends for help."""
+        if "help" in texts:
+            for name, text in self.explained(ctx.command).items():
+                echo(f"{name}  {text}")
+            ctx.exit()
+        try:
+            return self.model.read(texts, but=_names(ctx.command), environment=os.environ)
+        except OptionError as error:
+            raise click.BadParameter(str(error), ctx, self) from error
+
+
+def _names(command: click.Command) -> list[str]:
+    """The arguments of the library that a command has options of their own for."""
+    return [str(one.name) for one in command.params]
+
+
+def set_option(source: str) -> Callable[[F], F]:
+    """A decorator that adds `--set`, which the command takes as `settings`: the values that were given for fields of
+    MODULE:CLASS, or of a class of `pearl_qdrant.cli.rare`.
+    """
+    where = source if ":" in source else f"pearl_qdrant.cli.rare:{source}"
+    return click.option("--set", "settings", cls=SetOption, source=where)
+
+
+def field_option(model: type[Options], name: str, *flags: str, **attributes: Any) -> Callable[[F], F]:
+    """A decorator that adds an option for a field of a model, which checks its value; None or () if it is not given."""
+    field = model.model_fields[name]
+    if field.annotation is bool:
+        attributes["is_flag"] = True
+    elif field.default and not field.is_required():
+        attributes.setdefault("show_default", str(field.default))
+    help_text = " ".join((field.description or "").split()) + (" May be repeated." if "multiple" in attributes else "")
+    names = flags or (f"--{name.replace('_', '-')}",)
+    return click.option(*names, name, required=field.is_required(), help=help_text, **attributes)
+
+
+def _settings_of(command: click.Command) -> dict[str, str]:
+    """The settings that a command takes, with what each means."""
+    return next((one.explained(command) for one in command.params if isinstance(one, SetOption)), {})
+
+
+def flag_of(command: click.Command, name: str) -> str | None:
+    """What a user of a command writes for an argument of the library: an option, a setting or an argument."""
+    if name == "columns":
+        return "a column option"
+    for one in command.params:
+        if one.name == name:
+            return one.opts[0] if isinstance(one, click.Option) else one.human_readable_name
+    return f"--set {name}" if name in _settings_of(command) else None
+
+
+def replacement(error: click.NoSuchOption) -> str | None:
+    """What to write for an option that became a setting, or has another name now; None if it never was one."""
+    if error.ctx is None:
+        return None
+    command, name = error.ctx.command, error.option_name.lstrip("-").replace("-", "_")
+    known, new = list(_settings_of(command)), RENAMED.get(error.option_name, "")
+    if near := get_close_matches(name, known, n=1, cutoff=1.0 if new else 0.8):
+        return f"--set {near[0]}="
+    flags = [flag for one in command.params for flag in one.opts]
+    return new if new.startswith(("the ", *(f"--set {one}=" for one in known), *flags)) else None
