@@ -3,6 +3,7 @@
     python .ci/extras.py                            all extras, with each of Python 3.10 to 3.13 that is found
     python .ci/extras.py --python 3.11 arrow serve  these two
     python .ci/extras.py --lowest                   with the lowest versions that pyproject.toml allows (needs uv)
+    python .ci/extras.py --newest                   with the newest that the index has
 
 The wheel is built once; each environment gets it, the extra, and the versions of constraints.txt, and is deleted after
 its test. `none` is the package without an extra; `lightrag` runs that notebook of contrib/ with its framework. `dev`
@@ -185,7 +186,7 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def check(python: str, wheel: Path, extra: str, *, is_lowest: bool) -> str:
+def check(python: str, wheel: Path, extra: str, *, versions: str) -> str:
     """Install the wheel with an extra into a fresh environment, and run its test: "works", or the error."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -201,10 +202,10 @@ def check(python: str, wheel: Path, extra: str, *, is_lowest: bool) -> str:
             venv = [python, "-m", "venv", "--without-pip"]
             pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
         pinned = ["-c", ROOT / "constraints.txt"] if extra in SMOKE else []
-        versions = ["--resolution", "lowest-direct"] if is_lowest else pinned
+        chosen = {"lowest": ["--resolution", "lowest-direct"], "newest": [], "pinned": pinned}[versions]
         for step, command in (
             ("venv", [*venv, work / "venv"]),
-            ("install", [*pip, *versions, *wanted]),
+            ("install", [*pip, *chosen, *wanted]),
             ("use", [own, work / "smoke.py"]),
         ):
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
@@ -220,11 +221,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("extras", nargs="*", metavar="EXTRA", help="by default all")
     parser.add_argument("--python", action="append", choices=PYTHONS, help="may be repeated; by default all")
-    parser.add_argument("--lowest", action="store_true", help="the lowest versions of pyproject.toml")
+    which = parser.add_mutually_exclusive_group()
+    for one in ("lowest", "newest"):
+        which.add_argument(f"--{one}", dest="versions", action="store_const", const=one, default="pinned")
     given = parser.parse_args()
-    if given.lowest and shutil.which("uv") is None:
+    if given.versions == "lowest" and shutil.which("uv") is None:
         parser.error("--lowest needs uv")
-    known = [*SMOKE, *(() if given.lowest else NOTEBOOKS)]
+    known = [*SMOKE, *(() if given.versions == "lowest" else NOTEBOOKS)]
     if unknown := set(given.extras) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     pythons = {version: find_python(version) for version in given.python or PYTHONS}
@@ -237,7 +240,7 @@ def main() -> None:
         (wheel,) = Path(folder).glob("*.whl")
         for extra in given.extras or known:
             found = [
-                check(python, wheel, extra, is_lowest=given.lowest) if python else "no interpreter"
+                check(python, wheel, extra, versions=given.versions) if python else "no interpreter"
                 for python in pythons.values()
             ]
             has_failed |= any(one.startswith("fails") for one in found)
