@@ -113,12 +113,17 @@ def test_a_report_asks_for_what_is_needed_and_a_commit_is_checked_as_in_make() -
     assert all(f"-m {one} " in (ROOT / "Makefile").read_text("utf-8") for one in checks)
 
 
-def test_entry_points_lead_to_what_they_name() -> None:
+@pytest.mark.parametrize("group, host", [("spacy_factories", "spacy"), ("oaklib.plugins", "oaklib")])
+def test_entry_points_lead_to_what_they_name(group: str, host: str) -> None:
     """A host that finds the package by its entry points can load them."""
-    for group, points in project()["project"]["entry-points"].items():
-        for name, value in points.items():
-            pytest.importorskip({"spacy_factories": "spacy", "oaklib.plugins": "oaklib"}[group])
-            assert callable(metadata.EntryPoint(name, value, group).load())
+    points = project()["project"]["entry-points"]
+    assert points.keys() == {"spacy_factories", "oaklib.plugins"}
+
+    for name, value in points[group].items():
+        module, _, attribute = value.partition(":")
+        assert f"\nclass {attribute}" in (ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8")
+        pytest.importorskip(host)
+        assert callable(metadata.EntryPoint(name, value, group).load())
 
 
 def test_the_pages_for_qdrant_have_what_its_site_asks() -> None:
