@@ -30,7 +30,12 @@ linker = EntityLinker.build([{"id": "nyc", "name": "New York City", "aliases": [
 """
 
 SMOKE = {
-    "none": LINKER + 'assert linker.link("big aple").entity_id == "nyc"',
+    "none": LINKER + """
+from pearl_qdrant.report import write_report
+
+write_report([linker.link("big aple")], "report.html", threshold=0.5)
+assert linker.link("big aple").entity_id == "nyc"
+""",
     "all": """
 import importlib.util
 import duckdb, fastapi, fastembed, mcp, pyarrow, pyoxigraph, scipy, spacy
