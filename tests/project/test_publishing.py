@@ -49,15 +49,18 @@ def test_setting_the_account_leaves_no_other(tmp_path: Path) -> None:
         PUBLISHING["set_owner"]("an account", tmp_path)
 
 
-def test_links_of_the_readme_work_on_a_package_index() -> None:
-    """Where the README stands alone, its links and its picture lead to the repository."""
-    text = PUBLISHING["absolute_links"]((ROOT / "README.md").read_text("utf-8"), "an-account")
+def test_the_readme_works_on_a_package_index() -> None:
+    """Where the README stands alone, its links and its picture lead to the repository; the package has a name."""
+    text = PUBLISHING["for_an_index"]((ROOT / "README.md").read_text("utf-8"), "an-account")
     links = re.findall(r"\]\(([^)\s]+)\)", text)
 
     assert len(links) > 30
     assert [link for link in links if not link.startswith("https://")] == []
     assert "](https://github.com/an-account/pearl-qdrant/raw/main/docs/pictures/page-mention.png)" in text
     assert "](https://github.com/an-account/pearl-qdrant/blob/main/docs/linking.md)" in text
+    assert set(re.findall(r"pip install [^`\n]+", text)) == {
+        "pip install pearl-qdrant", "pip install 'pearl-qdrant[serve]'"
+    }  # fmt: skip
 
 
 def test_every_file_states_the_same_version() -> None:
