@@ -3,6 +3,7 @@
     python .ci/extras.py                            all extras, with each of Python 3.10 to 3.13 that is found
     python .ci/extras.py --python 3.11 arrow serve  these two
     python .ci/extras.py --lowest                   with the lowest versions that pyproject.toml allows (needs uv)
+    python .ci/extras.py --newest                   with the newest that the index has
 
 The wheel is built once; each environment gets it, the extra, and the versions of constraints.txt, and is deleted after
 its test. `none` is the package without an extra; `lightrag` runs that notebook of contrib/ with its framework. `dev`
@@ -29,7 +30,12 @@ linker = EntityLinker.build([{"id": "nyc", "name": "New York City", "aliases": [
 """
 
 SMOKE = {
-    "none": LINKER + 'assert linker.link("big aple").entity_id == "nyc"',
+    "none": LINKER + """
+from pearl_qdrant.report import write_report
+
+write_report([linker.link("big aple")], "report.html", threshold=0.5)
+assert linker.link("big aple").entity_id == "nyc"
+""",
     "all": """
 import importlib.util
 import duckdb, fastapi, fastembed, mcp, pyarrow, pyoxigraph, scipy, spacy
@@ -141,6 +147,13 @@ from pearl_qdrant.integrations.polars import link_column
 frame = link_column(polars.DataFrame({"place": ["big apple"]}), "place", linker=linker)
 assert frame["place_entity_id"].to_list() == ["nyc"]
 """,
+    "oaklib": LINKER + """
+from oaklib import get_adapter
+
+adapter = get_adapter("pearl:towns", linker=linker)
+assert [one.object_id for one in adapter.annotate_text("She lives in New York City.")] == ["nyc"]
+assert list(adapter.basic_search("big apple")) == ["nyc"]
+""",
     "duckdb": LINKER + """
 import duckdb
 from pearl_qdrant.integrations.duckdb import register
@@ -165,8 +178,11 @@ crosswalk([Entity("a", "New York City")], "towns", source="own", store="store", 
 }  # fmt: skip
 """What is run with each extra; every extra but `dev` and `docs` is here (`tests/project/test_installing.py`)."""
 
+ALONE = {"oaklib"}
+"""Extras whose framework takes other versions than constraints.txt has."""
+
 NOTEBOOKS = {"lightrag": ("lightrag-hku>=1.5", "ipykernel", "nbclient")}
-"""Notebooks of contrib/ whose framework takes other versions than constraints.txt has, and what each needs."""
+"""Notebooks of contrib/ for which the same holds, and what each needs."""
 
 RUN_NOTEBOOK = """
 import nbformat
@@ -185,7 +201,7 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def check(python: str, wheel: Path, extra: str, *, is_lowest: bool) -> str:
+def check(python: str, wheel: Path, extra: str, *, versions: str) -> str:
     """Install the wheel with an extra into a fresh environment, and run its test: "works", or the error."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -200,11 +216,11 @@ def check(python: str, wheel: Path, extra: str, *, is_lowest: bool) -> str:
         else:
             venv = [python, "-m", "venv", "--without-pip"]
             pip = [sys.executable, "-m", "pip", "--python", own, "install", "--quiet", "--no-compile"]
-        pinned = ["-c", ROOT / "constraints.txt"] if extra in SMOKE else []
-        versions = ["--resolution", "lowest-direct"] if is_lowest else pinned
+        pinned = ["-c", ROOT / "constraints.txt"] if extra in SMOKE.keys() - ALONE else []
+        chosen = {"lowest": ["--resolution", "lowest-direct"], "newest": [], "pinned": pinned}[versions]
         for step, command in (
             ("venv", [*venv, work / "venv"]),
-            ("install", [*pip, *versions, *wanted]),
+            ("install", [*pip, *chosen, *wanted]),
             ("use", [own, work / "smoke.py"]),
         ):
             done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
@@ -220,11 +236,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("extras", nargs="*", metavar="EXTRA", help="by default all")
     parser.add_argument("--python", action="append", choices=PYTHONS, help="may be repeated; by default all")
-    parser.add_argument("--lowest", action="store_true", help="the lowest versions of pyproject.toml")
+    which = parser.add_mutually_exclusive_group()
+    for one in ("lowest", "newest"):
+        which.add_argument(f"--{one}", dest="versions", action="store_const", const=one, default="pinned")
     given = parser.parse_args()
-    if given.lowest and shutil.which("uv") is None:
+    if given.versions == "lowest" and shutil.which("uv") is None:
         parser.error("--lowest needs uv")
-    known = [*SMOKE, *(() if given.lowest else NOTEBOOKS)]
+    known = [*SMOKE, *(() if given.versions == "lowest" else NOTEBOOKS)]
     if unknown := set(given.extras) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     pythons = {version: find_python(version) for version in given.python or PYTHONS}
@@ -237,7 +255,7 @@ def main() -> None:
         (wheel,) = Path(folder).glob("*.whl")
         for extra in given.extras or known:
             found = [
-                check(python, wheel, extra, is_lowest=given.lowest) if python else "no interpreter"
+                check(python, wheel, extra, versions=given.versions) if python else "no interpreter"
                 for python in pythons.values()
             ]
             has_failed |= any(one.startswith("fails") for one in found)

@@ -1,7 +1,7 @@
 """What publishing needs and a clone does not: the account, the README for a package index, the tag of a release.
 
 python .ci/publishing.py owner ACCOUNT   write the account that publishes into every file that names it
-python .ci/publishing.py readme          make the README's links absolute, as a package index needs them
+python .ci/publishing.py readme          make links and `pip install` of the README those of a package index
 python .ci/publishing.py tag v0.1.0      fail unless the tag is the version everywhere
 """
 
@@ -54,8 +54,9 @@ def owner(root: Path = ROOT) -> str:
     return found[1]
 
 
-def absolute_links(text: str, account: str) -> str:
-    """A Markdown text with its relative links and pictures as addresses of the repository."""
+def for_an_index(text: str, account: str) -> str:
+    """A Markdown text with its relative links and pictures as addresses of the repository, and the package by name."""
+    text = re.sub(r"(pip install '?)\.(?=[`'\s\[])", r"\1pearl-qdrant", text)
     base = f"https://github.com/{account}/pearl-qdrant"
     text = re.sub(r"(!\[[^\]]*\]\()(?!https?:|#)", rf"\1{base}/raw/main/", text)
     return re.sub(r"((?<!!)\[[^\]]*\]\()(?!https?:|#)", rf"\1{base}/blob/main/", text)
@@ -88,7 +89,7 @@ def main() -> None:
             if owner() == "OWNER":
                 sys.exit("pyproject.toml has no account yet: python .ci/publishing.py owner ACCOUNT")
             path = ROOT / "README.md"
-            path.write_text(absolute_links(path.read_text("utf-8"), owner()), "utf-8")
+            path.write_text(for_an_index(path.read_text("utf-8"), owner()), "utf-8")
         case ["tag", tag]:
             wrong = [f"{name} has {version}" for name, version in versions().items() if f"v{version}" != tag]
             if wrong:

@@ -92,7 +92,7 @@ class LinkReport:
         Path(path).write_bytes(self._page(title).encode("utf-8", "backslashreplace"))
 
     def _page(self, title: str) -> str:
-        static = files("pearl_qdrant.service.page").joinpath("static")
+        static = files("pearl_qdrant") / "service" / "page" / "static"  # its package needs the extra serve
         style = "".join(static.joinpath(name).read_text("utf-8") for name in ("base.css", "views.css"))
         n_nil = self.mentions - self.linked
         shares = [("linked to an entity", self.linked), ("NIL: no entity", n_nil)]

@@ -25,6 +25,7 @@ FRAMEWORK = {
     "polars": "polars",
     "duckdb": "duckdb",
     "fastembed": "fastembed",
+    "oaklib": "oaklib",
     "chat": "httpx",
 }
 """The library of each connector."""

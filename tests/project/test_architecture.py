@@ -93,7 +93,9 @@ DISTRIBUTION = {
 """Distributions whose module has another name, apart from - and _."""
 
 
-INTEGRATED = ("langchain", "llama-index", "haystack", "spacy", "mcp", "pandas", "polars", "duckdb", "fastembed")
+INTEGRATED = (
+    *("langchain", "llama-index", "haystack", "spacy", "mcp", "pandas", "polars", "duckdb", "fastembed", "oaklib"),
+)
 """Extras of `pearl_qdrant/integrations`, one a framework."""
 
 

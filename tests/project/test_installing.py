@@ -10,9 +10,12 @@ import re
 import runpy
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from source_tree import ROOT, project
 from tiny_wordnet import make_sentence_wordnet
 
@@ -91,6 +94,64 @@ def test_every_stage_reports_missing_torch(tmp_path: Path) -> None:
         assert "Traceback" not in said, words
         assert "not installed" in said, words
         assert f"pip install '.[train]' (in {ROOT})" in said, words
+
+
+BARE = (
+    "ingest base.tsv --model {model} --collection base",
+    "link --file names.txt --report report.html",
+    "annotate She_lives_in_Lyon.",
+    "learn --labelled pairs.tsv",
+    "calibrate --pairs pairs.tsv",
+    "entities show b --collection base",
+    "collections verify base",
+    "resolve names.txt --model {model}",
+    "crosswalk other.tsv base",
+    "models list",
+    "doctor",
+)
+"""What a bare installation does."""
+
+
+def of_extras() -> set[str]:
+    """The modules of installed libraries that extras name and a bare installation lacks."""
+    has: set[str] = set()
+    waiting = [(Requirement(one), "") for one in project()["project"]["dependencies"]]
+    while waiting:
+        wanted, extra = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        if name not in has and (wanted.marker is None or wanted.marker.evaluate({"extra": extra})):
+            has.add(name)
+            rest = map(Requirement, metadata.requires(name) or ())
+            waiting += [(one, extra) for one in rest for extra in ("", *wanted.extras)]
+    extras = project()["project"]["optional-dependencies"].values()
+    lacking = {canonicalize_name(Requirement(one).name) for extra in extras for one in extra} - has
+    found = metadata.packages_distributions().items()
+    return {module for module, names in found if set(map(canonicalize_name, names)) <= lacking}
+
+
+@pytest.mark.slow
+def test_a_bare_installation_links_reports_and_resolves(tmp_path: Path, model: Path) -> None:
+    """Without any extra, commands that ask for none do their work."""
+    blocked = of_extras() - {"pearl_qdrant", "ingest", "training"}
+    assert {"fastapi", "pandas", "pyarrow", "scipy", "torch"} <= blocked
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({blocked!r}))\n")
+    for name, text in (
+        ("base.tsv", "id\tname\na\tParis\nb\tLyon\n" + "".join(f"{one}\ttown {one}\n" for one in range(20))),
+        ("other.tsv", "id\tname\n1\tLyon\n2\tOslo\n"),
+        ("names.txt", "Lyon\nLyons\nOslo\n"),
+        ("pairs.tsv", "".join(f"Town {one}\t{one}\nriver {one}\t\n" for one in range(20))),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "PEARL_QDRANT_STORE": "store"}
+    failed = {}
+    for line in BARE:
+        words = [one.replace("_", " ") if one[0].isupper() else one.format(model=model) for one in line.split()]
+        command = [sys.executable, "-m", "pearl_qdrant", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0 or "Traceback" in done.stderr:
+            failed[line] = done.returncode, done.stderr[-1500:]
+
+    assert failed == {}
 
 
 def make(target: str, **environment: str) -> str:

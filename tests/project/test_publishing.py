@@ -49,15 +49,18 @@ def test_setting_the_account_leaves_no_other(tmp_path: Path) -> None:
         PUBLISHING["set_owner"]("an account", tmp_path)
 
 
-def test_links_of_the_readme_work_on_a_package_index() -> None:
-    """Where the README stands alone, its links and its picture lead to the repository."""
-    text = PUBLISHING["absolute_links"]((ROOT / "README.md").read_text("utf-8"), "an-account")
+def test_the_readme_works_on_a_package_index() -> None:
+    """Where the README stands alone, its links and its picture lead to the repository; the package has a name."""
+    text = PUBLISHING["for_an_index"]((ROOT / "README.md").read_text("utf-8"), "an-account")
     links = re.findall(r"\]\(([^)\s]+)\)", text)
 
     assert len(links) > 30
     assert [link for link in links if not link.startswith("https://")] == []
     assert "](https://github.com/an-account/pearl-qdrant/raw/main/docs/pictures/page-mention.png)" in text
     assert "](https://github.com/an-account/pearl-qdrant/blob/main/docs/linking.md)" in text
+    assert set(re.findall(r"pip install [^`\n]+", text)) == {
+        "pip install pearl-qdrant", "pip install 'pearl-qdrant[serve]'"
+    }  # fmt: skip
 
 
 def test_every_file_states_the_same_version() -> None:
@@ -113,12 +116,17 @@ def test_a_report_asks_for_what_is_needed_and_a_commit_is_checked_as_in_make() -
     assert all(f"-m {one} " in (ROOT / "Makefile").read_text("utf-8") for one in checks)
 
 
-def test_entry_points_lead_to_what_they_name() -> None:
+@pytest.mark.parametrize("group, host", [("spacy_factories", "spacy"), ("oaklib.plugins", "oaklib")])
+def test_entry_points_lead_to_what_they_name(group: str, host: str) -> None:
     """A host that finds the package by its entry points can load them."""
-    for group, points in project()["project"]["entry-points"].items():
-        for name, value in points.items():
-            pytest.importorskip({"spacy_factories": "spacy", "oaklib.plugins": "oaklib"}[group])
-            assert callable(metadata.EntryPoint(name, value, group).load())
+    points = project()["project"]["entry-points"]
+    assert points.keys() == {"spacy_factories", "oaklib.plugins"}
+
+    for name, value in points[group].items():
+        module, _, attribute = value.partition(":")
+        assert f"\nclass {attribute}" in (ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8")
+        pytest.importorskip(host)
+        assert callable(metadata.EntryPoint(name, value, group).load())
 
 
 def test_the_pages_for_qdrant_have_what_its_site_asks() -> None:

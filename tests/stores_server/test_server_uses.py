@@ -74,6 +74,21 @@ def test_an_alias_of_the_user_is_a_collection(server: Store) -> None:
         assert linker.link("w1 times").entity_id == "E0"
 
 
+def test_quantization_and_memory_of_the_user_stay(server: Store, base: Path, model: Path, run: Run) -> None:
+    """TurboQuant and tiers of memory, set on the server, outlast an update; the collection links and is verified."""
+    wanted = {"quantization_config": {"turbo": {"bits": "bits4", "memory": "pinned"}}, "memory": "cold"}
+    url = f"{server.location}/collections/base"
+    httpx.patch(url, json={"vectors": {"dense": wanted}}).raise_for_status()
+
+    base.write_text(base.read_text("utf-8") + "E9\tseven times\tORG\n", encoding="utf-8")
+    load_base(base, "base", store=server, model=model, update=True)
+    assert run("collections", "verify", "base", "--store", server.location).status == 0
+    with EntityLinker.open("base", store=server.location) as linker:
+        assert linker.link("seven times").entity_id == "E9"
+    kept = httpx.get(url).json()["result"]["config"]["params"]["vectors"]["dense"]
+    assert {name: kept[name] for name in wanted} == wanted
+
+
 def test_a_collection_of_another_program_is_left_alone(
     double: QdrantDouble, base: Path, model: Path, tmp_path: Path
 ) -> None:

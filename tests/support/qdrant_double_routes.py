@@ -105,6 +105,8 @@ def _get(double: QdrantDouble, name: str, body: bytes) -> Any:
     info["payload_schema"] = {k: {"data_type": v, "points": 0} for k, v in schema.items()}
     info["config"]["optimizer_config"].update(config)
     created, params = double.created.get(name, {}), info["config"]["params"]
+    if isinstance(params.get("vectors"), dict) and created:
+        params["vectors"] = created["vectors"]
     params["replication_factor"] = created.get("replication_factor") or double.cluster_state.replicas
     if double.limits:
         info["config"]["strict_mode_config"] = {"enabled": True, **double.limits}
@@ -147,6 +149,8 @@ def _update(double: QdrantDouble, name: str, body: bytes) -> Any:
     if wanted.optimizers_config is not None:
         double.config[name].update(wanted.optimizers_config.model_dump(exclude_none=True))
         double.busy[name] = double.optimizer_polls
+    for vector, changed in (wanted.vectors or {}).items():
+        double.created[name]["vectors"][vector].update(changed.model_dump(mode="json", exclude_none=True))
     return double.client.update_collection(name, metadata=wanted.metadata)
 
 
