@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("binary_tables", "encoder", "report"), (*BASE, "settings")),
     **dict.fromkeys(("store", "doctor", "linking"), STORE),
     **dict.fromkeys(("transfer", "service", "resolution", "crosswalk"), LINKING),
-    "integrations": (*LINKING, *LIMITS),
+    "integrations": (*LINKING, *LIMITS, "resolution"),
     "ingest": (*STORE, "pearl_qdrant.linking.learned.learning"),
     "training": (*LINKING, *READING, "progress"),
 }

@@ -1,0 +1,121 @@
+"""The nodes of a graph that mean the same, for all connectors to graph builders: what to merge, a dry run, undoing.
+
+    merger = NameMerger("nodes.tsv", dry_run=True)
+    merger.merge({"n1": NameRecord("Albert Einstein", "PERSON"), "n2": NameRecord("A. Einstein", "PERSON")})
+    print(merger.report())        # A. Einstein -> Albert Einstein (0.99: part of the name)
+
+The file has the node of each name (`docs/resolve.md`): a later run keeps it, and keeps apart what was undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.resolution import NameRecord, Resolution, ResolvedName, ReviewPair, resolve
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from pearl_qdrant.resolution.resolving import PathLike, ResolveKeywords
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged(Generic[K]):
+    """Nodes of a graph that are one, or one alone.
+
+    Attributes:
+        key: The node that stays: the one that has the name, else the first.
+        others: Those that go into it.
+        name: What it is called; maybe a name of an earlier run or of a collection.
+        type: The type of the node that stays.
+        rows: What `resolve` says of each, in the order of `key` and `others`; none for a blank name.
+    """
+
+    key: K
+    others: tuple[K, ...]
+    name: str
+    type: str
+    rows: tuple[ResolvedName, ...]
+
+    @property
+    def aliases(self) -> list[str]:
+        """Its other names, each once."""
+        return [name for name in dict.fromkeys(row.name for row in self.rows) if name != self.name]
+
+    @property
+    def entity_id(self) -> str | None:
+        """The entity of a collection; None if it has none."""
+        return self.rows[0].entity_id if self.rows else None
+
+
+class NameMerger:
+    """Finds the nodes that mean the same, run after run.
+
+    Attributes:
+        dry_run: Whether `merge` merges nothing, and `merges` alone has what it would do.
+        merges: What the last call merged, or would have.
+        review: Pairs of names that are not certain enough, which stay two nodes.
+        resolution: The node of each name so far.
+    """
+
+    def __init__(
+        self, nodes: PathLike | None = None, *, dry_run: bool = False, **keywords: Unpack[ResolveKeywords]
+    ) -> None:
+        """Read the nodes of earlier runs from the file `nodes`, where there is one; each run writes it, but no dry one.
+        The keywords are those of `resolve`, but `previous`.
+        """
+        if "previous" in keywords:
+            raise OptionError("previous", "The earlier nodes are the first argument of NameMerger, as a file.")
+        self._path, self._keywords = None if nodes is None else Path(nodes), keywords
+        self.dry_run, self.merges, self.review = dry_run, list[Merged[Any]](), tuple[ReviewPair, ...]()
+        self.resolution = Resolution.read(self._path) if self._path and self._path.exists() else Resolution(())
+
+    def merge(self, records: Mapping[K, NameRecord]) -> list[Merged[K]]:
+        """The nodes that are left of a graph's, whose names are given by key, in the order of their first one."""
+        found = resolve(list(records.values()), previous=self.resolution, **self._keywords)
+        groups: dict[object, list[tuple[K, ResolvedName | None]]] = {}
+        for key, record in records.items():
+            row = found.row(record)
+            groups.setdefault((key,) if row is None else row.node_id, []).append((key, row))
+        every = [_merged(group, records) for group in groups.values()]
+        self.merges = [one for one in every if one.others or one.name != records[one.key].name]
+        self.review = found.review
+        if self.dry_run:
+            return [Merged(key, (), one.name, one.type, ()) for key, one in records.items()]
+        self._keep(found)
+        return every
+
+    def undo(self, names: Iterable[str | NameRecord]) -> None:
+        """Take names out of their nodes; later runs keep them apart. Raises OptionError if a name is unknown or alone
+        in its node.
+        """
+        self._keep(self.resolution.undo(names))
+
+    def report(self) -> str:
+        """A line for each node that goes into another, or gets another name."""
+        return "\n".join(
+            f"{row.name} -> {one.name} ({row.probability:.2f}: {'same name' if row.name == one.name else row.reason})"
+            for one in self.merges
+            for place, row in enumerate(one.rows)
+            if place or row.name != one.name
+        )
+
+    def _keep(self, found: Resolution) -> None:
+        self.resolution = found
+        if self._path is not None:
+            found.write(self._path)
+
+
+def _merged(group: list[tuple[K, ResolvedName | None]], records: Mapping[K, NameRecord]) -> Merged[K]:
+    rows = {key: row for key, row in group if row is not None}
+    keys = [key for key, _ in group]
+    name = next((row.canonical_name for row in rows.values()), records[keys[0]].name)
+    stays = next((key for key, row in rows.items() if row.name == name), keys[0])
+    ordered = [stays, *(key for key in keys if key != stays)]
+    return Merged(stays, tuple(ordered[1:]), name, records[stays].type, tuple(rows[key] for key in ordered if key in rows))
