@@ -1,9 +1,9 @@
-"""LlamaIndex: an extractor that tags nodes with their entities, a retriever of entities, and a transformation that makes
-one node of the entities of a property graph that mean the same.
+"""LlamaIndex: an extractor that tags nodes with their entities, a retriever of entities, and a transformation that
+makes one node of the entities of a property graph that mean the same.
 
     from pearl_qdrant.integrations.llama_index import EntityExtractor, EntityMerger, EntityRetriever
 
-The first and the last take an open `EntityLinker` and leave it open. Needs the extra `llama-index`.
+Extractor and retriever take an open `EntityLinker` and leave it open. Needs the extra `llama-index`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from llama_index.core.extractors import BaseExtractor
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode, TransformComponent
 
-from pearl_qdrant.integrations.merging import Merged, NameMerger
+from pearl_qdrant.integrations.merging import Merged, NameMerger, new_names
 from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.resolution import NameRecord
@@ -166,11 +166,7 @@ def _with_entities(metadata: dict[str, Any], new: dict[int, EntityNode]) -> dict
     """The metadata of a node with new entities, by place; each is there once, and so is each relation."""
     before: list[Any] = metadata[KG_NODES_KEY]
     entities = [new.get(j, one) for j, one in enumerate(before)]
-    ids: dict[str, list[str]] = {}
-    for old, one in zip(before, entities, strict=True):
-        ids.setdefault(old.id, []).append(one.id)
-    # Where two entities have one name, nothing says of which one a relation is: the one that keeps the name has it.
-    new_id = {old: old if old in every else every[0] for old, every in ids.items()}
+    new_id = new_names([one.id for one in before], [one.id for one in entities])
     relations = dict[tuple[str, str, str], Relation]()
     for one in metadata.get(KG_RELATIONS_KEY) or ():
         source, target = (new_id.get(end, end) for end in (one.source_id, one.target_id))

@@ -34,6 +34,7 @@ class Merged(Generic[K]):
         others: Those that go into it.
         name: What it is called; maybe a name of an earlier run or of a collection.
         type: The type of the node that stays.
+        aliases: Its other names, those of earlier runs among them.
         rows: What `resolve` says of each, in the order of `key` and `others`; none for a blank name.
     """
 
@@ -41,12 +42,8 @@ class Merged(Generic[K]):
     others: tuple[K, ...]
     name: str
     type: str
+    aliases: list[str]
     rows: tuple[ResolvedName, ...]
-
-    @property
-    def aliases(self) -> list[str]:
-        """Its other names, each once."""
-        return [name for name in dict.fromkeys(row.name for row in self.rows) if name != self.name]
 
     @property
     def entity_id(self) -> str | None:
@@ -83,11 +80,14 @@ class NameMerger:
         for key, record in records.items():
             row = found.row(record)
             groups.setdefault((key,) if row is None else row.node_id, []).append((key, row))
-        every = [_merged(group, records) for group in groups.values()]
+        names: dict[object, dict[str, None]] = {}
+        for row in found.names:
+            names.setdefault(row.node_id, {})[row.name] = None
+        every = [_merged(group, records, names.get(node, ())) for node, group in groups.items()]
         self.merges = [one for one in every if one.others or one.name != records[one.key].name]
         self.review = found.review
         if self.dry_run:
-            return [Merged(key, (), one.name, one.type, ()) for key, one in records.items()]
+            return [Merged(key, (), one.name, one.type, [], ()) for key, one in records.items()]
         self._keep(found)
         return every
 
@@ -112,10 +112,23 @@ class NameMerger:
             found.write(self._path)
 
 
-def _merged(group: list[tuple[K, ResolvedName | None]], records: Mapping[K, NameRecord]) -> Merged[K]:
+def _merged(
+    group: list[tuple[K, ResolvedName | None]], records: Mapping[K, NameRecord], names: Iterable[str]
+) -> Merged[K]:
     rows = {key: row for key, row in group if row is not None}
     keys = [key for key, _ in group]
     name = next((row.canonical_name for row in rows.values()), records[keys[0]].name)
     stays = next((key for key, row in rows.items() if row.name == name), keys[0])
-    ordered = [stays, *(key for key in keys if key != stays)]
-    return Merged(stays, tuple(ordered[1:]), name, records[stays].type, tuple(rows[key] for key in ordered if key in rows))
+    others = tuple(key for key in keys if key != stays)
+    found = tuple(rows[key] for key in (stays, *others) if key in rows)
+    return Merged(stays, others, name, records[stays].type, [one for one in names if one != name], found)
+
+
+def new_names(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
+    """The new name of each name of one text, for the ends of its relations. Where two entities have one name, nothing
+    says which one a relation is of: the one that keeps the name has it.
+    """
+    found: dict[str, list[str]] = {}
+    for old, new in zip(before, after, strict=True):
+        found.setdefault(old, []).append(new)
+    return {old: old if old in every else every[0] for old, every in found.items()}

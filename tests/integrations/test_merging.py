@@ -1,4 +1,4 @@
-"""Merging the entities of a graph that is being built: what all connectors share, and those to LlamaIndex and others."""
+"""Merging the nodes of a graph that is being built: what all connectors share."""
 
 from __future__ import annotations
 
