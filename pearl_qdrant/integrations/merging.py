@@ -97,6 +97,14 @@ class NameMerger:
         """
         self._keep(self.resolution.undo(names))
 
+    def separate(self, kept: NameRecord, others: Iterable[NameRecord]) -> None:
+        """`undo` for those of the other names that are in the node of the kept one. Raises OptionError if one is equal
+        to it but for case and spaces.
+        """
+        for other in others:
+            if self.resolution.node(other) == self.resolution.node(kept):
+                self.undo([other])
+
     def report(self) -> str:
         """A line for each node that goes into another, or gets another name."""
         return "\n".join(

@@ -131,10 +131,7 @@ class SameEntityResolver(BasePropertySimilarityResolver):
         if found is None:
             raise OptionError("undo", f"No node named {name!r} is in the {len(self.before):,} merges of this resolver.")
         kept, *others = found
-        node_of = self.merger.resolution.node
-        for other in map(self._record, others):
-            if node_of(other) == node_of(self._record(kept)):
-                self.merger.undo([other])
+        self.merger.separate(self._record(kept), map(self._record, others))
         self.before.remove(found)
         own = {_ends(one) for one in self._relationships([kept])}
         self._query(UNRELATE, relationships=[one for one in self._relationships(others) if _ends(one) not in own])
