@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,17 +20,41 @@ GROUP = "letters"
 
 @pytest.fixture(autouse=True, scope="module")
 def _installed() -> None:
+    os.environ["GRAPHITI_TELEMETRY_ENABLED"] = "false"  # there is no network
     pytest.importorskip("graphiti_core")
     pytest.importorskip("kuzu")
 
 
 async def filled() -> Any:
-    """A driver with two names of a person, a city, a fact of each, and an episode that mentions all."""
+    """A Graphiti with two names of a person, a city, a fact of each, and an episode that mentions all."""
+    from graphiti_core import Graphiti
+    from graphiti_core.cross_encoder.client import CrossEncoderClient
     from graphiti_core.driver.kuzu_driver import KuzuDriver
     from graphiti_core.edges import EntityEdge, EpisodicEdge
+    from graphiti_core.embedder.client import EmbedderClient
+    from graphiti_core.llm_client import LLMClient, LLMConfig
     from graphiti_core.nodes import EntityNode, EpisodeType, EpisodicNode
 
+    class Model(LLMClient):
+        """Merging asks no language model."""
+
+        async def _generate_response(self, *_: Any, **__: Any) -> dict[str, Any]:
+            raise AssertionError("no language model")
+
+    class Embedder(EmbedderClient):
+        """Merging embeds nothing."""
+
+        async def create(self, input_data: Any) -> list[float]:
+            raise AssertionError("no embeddings")
+
+    class Ranker(CrossEncoderClient):
+        """Merging ranks nothing."""
+
+        async def rank(self, query: str, passages: list[str]) -> list[tuple[str, float]]:
+            raise AssertionError("no ranking")
+
     driver = KuzuDriver(db=":memory:")
+    graphiti = Graphiti(graph_driver=driver, llm_client=Model(LLMConfig()), embedder=Embedder(), cross_encoder=Ranker())
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     names = {"Albert Einstein": "Person", "A. Einstein": "Person", "Princeton": "City"}
     nodes = {
@@ -64,14 +89,15 @@ async def filled() -> Any:
             created_at=now,
         )
         await edge.save(driver)
-    return driver
+    return graphiti
 
 
-async def stored(driver: Any) -> tuple[list[Any], list[Any], int]:
+async def stored(graphiti: Any) -> tuple[list[Any], list[Any], int]:
     """All nodes, all facts by the names of their ends, and the number of mentions."""
     from graphiti_core.edges import EntityEdge, EpisodicEdge
     from graphiti_core.nodes import EntityNode
 
+    driver = graphiti.driver
     nodes = await EntityNode.get_by_group_ids(driver, [GROUP], with_embeddings=True)
     name = {node.uuid: node.name for node in nodes}
     edges = await EntityEdge.get_by_group_ids(driver, [GROUP], with_embeddings=True)
@@ -91,16 +117,16 @@ def test_entity_nodes_are_merged_and_taken_apart_in_the_database() -> None:
     from pearl_qdrant.integrations.graphiti import EntityMerger
 
     async def run() -> None:
-        driver = await filled()
-        before = await stored(driver)
+        graphiti = await filled()
+        before = await stored(graphiti)
         dry = NameMerger(dry_run=True, encoder=LetterEncoder())
-        await EntityMerger(driver, dry).merge(GROUP)
+        await EntityMerger(graphiti, dry).merge(GROUP)
         assert dry.report().startswith("A. Einstein -> Albert Einstein")
-        assert await stored(driver) == before
+        assert await stored(graphiti) == before
 
-        merger = EntityMerger(driver, NameMerger(encoder=LetterEncoder()))
+        merger = EntityMerger(graphiti, NameMerger(encoder=LetterEncoder()))
         await merger.merge(GROUP)
-        nodes, edges, mentions = await stored(driver)
+        nodes, edges, mentions = await stored(graphiti)
         assert nodes[0] == (
             "Albert Einstein", "Albert Einstein.\nA. Einstein.", {"aliases": ["A. Einstein"]}, [1.0, 2.0]
         )  # fmt: skip
@@ -112,10 +138,10 @@ def test_entity_nodes_are_merged_and_taken_apart_in_the_database() -> None:
         assert (len(nodes), mentions) == (2, 3)
 
         await merger.undo("A. Einstein")
-        assert await stored(driver) == before
+        assert await stored(graphiti) == before
         with pytest.raises(OptionError, match="No node named"):
             await merger.undo("A. Einstein")
         await merger.merge(GROUP)
-        assert await stored(driver) == before
+        assert await stored(graphiti) == before
 
     asyncio.run(run())
