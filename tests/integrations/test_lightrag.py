@@ -89,15 +89,15 @@ def test_entities_are_merged_and_taken_apart_in_the_storages(tmp_path: Path) -> 
         await EntityMerger(rag, dry).merge()
         assert sorted(line.split(" (")[0] for line in dry.report().splitlines()) == [
             "A. Einstein -> Albert Einstein",
-            "Daily News -> The Daily News",
+            "The Daily News -> Daily News",
         ]
         assert await stored(rag) == before
 
         merger = EntityMerger(rag, NameMerger(encoder=LetterEncoder()))
         await merger.merge()
         nodes, edges = await stored(rag)
-        assert [name for name, *_ in nodes] == ["Albert Einstein", "The Daily News"]
-        assert [edge[:2] for edge in edges] == [("Albert Einstein", "The Daily News")]
+        assert [name for name, *_ in nodes] == ["Albert Einstein", "Daily News"]
+        assert [edge[:2] for edge in edges] == [("Albert Einstein", "Daily News")]
 
         await rag.acreate_entity("Ulm", {"entity_type": "CITY", "description": "A city"})
         await rag.acreate_relation("Albert Einstein", "Ulm", {"description": "born in", "keywords": "birth"})
