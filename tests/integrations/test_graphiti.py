@@ -25,15 +25,13 @@ def _installed() -> None:
     pytest.importorskip("kuzu")
 
 
-async def filled() -> Any:
-    """A Graphiti with two names of a person, a city, a fact of each, and an episode that mentions all."""
+def opened() -> Any:
+    """A Graphiti over an empty Kuzu in memory, without models."""
     from graphiti_core import Graphiti
     from graphiti_core.cross_encoder.client import CrossEncoderClient
     from graphiti_core.driver.kuzu_driver import KuzuDriver
-    from graphiti_core.edges import EntityEdge, EpisodicEdge
     from graphiti_core.embedder.client import EmbedderClient
     from graphiti_core.llm_client import LLMClient, LLMConfig
-    from graphiti_core.nodes import EntityNode, EpisodeType, EpisodicNode
 
     class Model(LLMClient):
         """Merging asks no language model."""
@@ -55,6 +53,15 @@ async def filled() -> Any:
 
     driver = KuzuDriver(db=":memory:")
     graphiti = Graphiti(graph_driver=driver, llm_client=Model(LLMConfig()), embedder=Embedder(), cross_encoder=Ranker())
+
+
+async def filled() -> Any:
+    """A Graphiti with two names of a person, a city, a fact of each, and an episode that mentions all."""
+    from graphiti_core.edges import EntityEdge, EpisodicEdge
+    from graphiti_core.nodes import EntityNode, EpisodeType, EpisodicNode
+
+    graphiti = opened()
+    driver = graphiti.driver
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     names = {"Albert Einstein": "Person", "A. Einstein": "Person", "Princeton": "City"}
     nodes = {
