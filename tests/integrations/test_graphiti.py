@@ -52,7 +52,7 @@ def opened() -> Any:
             raise AssertionError("no ranking")
 
     driver = KuzuDriver(db=":memory:")
-    graphiti = Graphiti(graph_driver=driver, llm_client=Model(LLMConfig()), embedder=Embedder(), cross_encoder=Ranker())
+    return Graphiti(graph_driver=driver, llm_client=Model(LLMConfig()), embedder=Embedder(), cross_encoder=Ranker())
 
 
 async def filled() -> Any:
