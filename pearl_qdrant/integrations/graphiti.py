@@ -55,7 +55,7 @@ class EntityMerger:
             await self._place(self._edges.setdefault(edge.uuid, edge))
         for one, (kept, *others) in zip(done, self.before[-len(done) :], strict=True):
             summary = "\n".join(dict.fromkeys(node.summary for node in (kept, *others) if node.summary))
-            attributes = {**kept.attributes, "aliases": one.aliases}
+            attributes = {**kept.attributes, **one.added}
             new = kept.model_copy(update={"name": one.name, "summary": summary, "attributes": attributes})
             await new.save(self.graphiti.driver)
             for other in others:

@@ -218,9 +218,8 @@ class EntityMerger:
         }
         new: dict[int, dict[int, dict[str, Any]]] = {}
         for one in self.merger.merge(records):
-            also = {"aliases": one.aliases} if one.aliases else {}
             for i, j in (one.key, *one.others):
-                new.setdefault(i, {})[j] = {**given[i, j], name_key: one.name, **also}
+                new.setdefault(i, {})[j] = {**given[i, j], name_key: one.name, **one.added}
         if self.merger.dry_run:
             new = {}
         return {

@@ -157,9 +157,7 @@ class EntityMerger(TransformComponent):
 def _joined(merged: Merged[tuple[int, int]], entities: Sequence[EntityNode]) -> EntityNode:
     """One entity of several; of each property the first value."""
     properties = {name: value for one in reversed(entities) for name, value in one.properties.items()}
-    if merged.aliases:
-        properties["aliases"] = merged.aliases
-    return entities[0].model_copy(update={"name": merged.name, "properties": properties})
+    return entities[0].model_copy(update={"name": merged.name, "properties": properties | merged.added})
 
 
 def _with_entities(metadata: dict[str, Any], new: dict[int, EntityNode]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Merged(Generic[K]):
     Attributes:
         key: The node that stays: the one that has the name, else the first.
         others: Those that go into it.
-        name: What it is called; maybe a name of an earlier run or of a collection.
+        name: What it is called; maybe a name of an earlier run or of a collection, but never one of another node.
         type: The type of the node that stays.
         aliases: Its other names, those of earlier runs among them.
         rows: What `resolve` says of each, in the order of `key` and `others`; none for a blank name.
@@ -46,9 +46,10 @@ class Merged(Generic[K]):
     rows: tuple[ResolvedName, ...]
 
     @property
-    def entity_id(self) -> str | None:
-        """The entity of a collection; None if it has none."""
-        return self.rows[0].entity_id if self.rows else None
+    def added(self) -> dict[str, Any]:
+        """What a builder should keep of it beside its name: `aliases`, and the `entity_id` of a collection."""
+        entity_id = self.rows[0].entity_id if self.rows else None
+        return {name: value for name, value in (("aliases", self.aliases), ("entity_id", entity_id)) if value}
 
 
 class NameMerger:
@@ -80,10 +81,23 @@ class NameMerger:
         for key, record in records.items():
             row = found.row(record)
             groups.setdefault((key,) if row is None else row.node_id, []).append((key, row))
+        nodes: dict[str, set[object]] = {}
         names: dict[object, dict[str, None]] = {}
         for row in found.names:
+            nodes.setdefault(row.name, set()).add(row.node_id)
             names.setdefault(row.node_id, {})[row.name] = None
-        every = [_merged(group, records, names.get(node, ())) for node, group in groups.items()]
+        every = []
+        for node, group in groups.items():
+            rows = {key: row for key, row in group if row is not None}
+            first, given = group[0][0], {row.name for row in rows.values()}
+            name = next((row.canonical_name for row in rows.values()), records[first].name)
+            if name not in given and nodes.get(name, {node}) != {node}:  # the name of another node
+                name = records[first].name
+            stays = next((key for key, row in rows.items() if row.name == name), first)
+            others = tuple(key for key, _ in group if key != stays)
+            aliases = [one for one in names.get(node, ()) if one != name]
+            ordered = tuple(rows[key] for key in (stays, *others) if key in rows)
+            every.append(Merged(stays, others, name, records[stays].type, aliases, ordered))
         self.merges = [one for one in every if one.others or one.name != records[one.key].name]
         self.review = found.review
         if self.dry_run:
@@ -118,18 +132,6 @@ class NameMerger:
         self.resolution = found
         if self._path is not None:
             found.write(self._path)
-
-
-def _merged(
-    group: list[tuple[K, ResolvedName | None]], records: Mapping[K, NameRecord], names: Iterable[str]
-) -> Merged[K]:
-    rows = {key: row for key, row in group if row is not None}
-    keys = [key for key, _ in group]
-    name = next((row.canonical_name for row in rows.values()), records[keys[0]].name)
-    stays = next((key for key, row in rows.items() if row.name == name), keys[0])
-    others = tuple(key for key in keys if key != stays)
-    found = tuple(rows[key] for key in (stays, *others) if key in rows)
-    return Merged(stays, others, name, records[stays].type, [one for one in names if one != name], found)
 
 
 def new_names(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:

@@ -70,20 +70,13 @@ class EntityMerger(Component):
 
     def _joined(self, one: Merged[str], nodes: Mapping[str, Neo4jNode]) -> Neo4jNode:
         properties = {k: v for key in reversed((one.key, *one.others)) for k, v in nodes[key].properties.items()}
-        properties |= changes(one, self.name_property)
-        if one.aliases:
-            properties["aliases"] = one.aliases
+        properties |= {self.name_property: one.name, **one.added}
         return nodes[one.key].model_copy(update={"properties": properties})
 
 
 def text_of(value: object) -> str:
     """A property as text; "" for others."""
     return value if isinstance(value, str) else ""
-
-
-def changes(one: Merged[str], name_property: str) -> dict[str, Any]:
-    """What a merged node gets: its name, and its entity where a collection knows it."""
-    return {name_property: one.name, **({"entity_id": one.entity_id} if one.entity_id else {})}
 
 
 class SameEntityResolver(BasePropertySimilarityResolver):
@@ -145,7 +138,8 @@ class SameEntityResolver(BasePropertySimilarityResolver):
         ids = [one.key, *one.others]
         before = {row["id"]: dict(row) for row in self._query(READ, ids=ids)}
         self.before.append([before[key] for key in ids])
-        self._query(MERGE, ids=ids, changes=changes(one, self.resolve_properties[0]), aliases=one.aliases)
+        changes = {self.resolve_properties[0]: one.name, **one.added}
+        self._query(MERGE, ids=ids, changes=changes, aliases=one.aliases)
         self._ids.update(dict.fromkeys(one.others, one.key))
 
     def _record(self, row: Mapping[str, Any]) -> NameRecord:
@@ -183,7 +177,8 @@ UNWIND $ids AS id
 MATCH (n) WHERE elementId(n) = id
 WITH collect(n) AS nodes
 CALL apoc.refactor.mergeNodes(nodes, {properties: 'discard', mergeRels: true, produceSelfRel: false}) YIELD node
-SET node += $changes, node.aliases = [one IN coalesce(node.aliases, []) WHERE NOT one IN $aliases] + $aliases
+WITH node, [one IN coalesce(node.aliases, []) WHERE NOT one IN $aliases] AS known
+SET node += $changes, node.aliases = known + $aliases
 """
 UNRELATE = """
 UNWIND $relationships AS one

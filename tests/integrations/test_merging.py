@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from resolution_names import LetterEncoder
 
+from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations.merging import Merged, NameMerger
 from pearl_qdrant.resolution import NameRecord
@@ -56,6 +57,17 @@ def test_what_was_undone_stays_apart_in_later_runs(tmp_path: Path) -> None:
     assert later.merges == []
     with pytest.raises(OptionError, match="no name"):
         later.undo(["Niels Bohr"])
+
+
+def test_a_node_never_gets_the_name_of_another_node(linker: EntityLinker) -> None:
+    """A collection gives nodes their names and ids; but where another node has that name, it keeps its own."""
+    given = {1: NameRecord("NYC", "city"), 2: NameRecord("New York", "state")}
+
+    alone = NameMerger(linker=linker).merge({1: given[1]})
+    both = NameMerger(linker=linker).merge(given)
+
+    assert (alone[0].name, alone[0].added) == ("New York", {"aliases": ["NYC"], "entity_id": "nyc"})
+    assert [one.name for one in both] == ["NYC", "New York State"]
 
 
 def test_blank_and_equal_names_and_ignored_types_are_no_trap() -> None:
