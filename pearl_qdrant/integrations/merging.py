@@ -2,7 +2,7 @@
 
     merger = NameMerger("nodes.tsv", dry_run=True)
     merger.merge({"n1": NameRecord("Albert Einstein", "PERSON"), "n2": NameRecord("A. Einstein", "PERSON")})
-    print(merger.report())        # A. Einstein -> Albert Einstein (0.99: part of the name)
+    print(merger.report())        # A. Einstein -> Albert Einstein (0.996: part of the name)
 
 The file has the node of each name (`docs/resolve.md`): a later run keeps it, and keeps apart what was undone.
 """
@@ -122,7 +122,7 @@ class NameMerger:
     def report(self) -> str:
         """A line for each node that goes into another, or gets another name."""
         return "\n".join(
-            f"{row.name} -> {one.name} ({row.probability:.2f}: {'same name' if row.name == one.name else row.reason})"
+            f"{row.name} -> {one.name} ({row.probability:.3f}: {'same name' if row.name == one.name else row.reason})"
             for one in self.merges
             for place, row in enumerate(one.rows)
             if place or row.name != one.name

@@ -83,6 +83,6 @@ def test_blank_and_equal_names_and_ignored_types_are_no_trap() -> None:
     merged = merger.merge(given)
 
     assert [(one.key, one.others, one.type) for one in merged] == [(1, (), ""), (2, (3,), "city"), (4, (), "")]
-    assert merger.report() == "Princeton -> Princeton (1.00: same name)"
+    assert merger.report() == "Princeton -> Princeton (1.000: same name)"
     with pytest.raises(OptionError, match="first argument"):
         NameMerger(previous=merger.resolution)
