@@ -92,7 +92,7 @@ DISTRIBUTION = {
 """Distributions whose module has another name, apart from - and _."""
 
 
-INTEGRATED = ("langchain", "llama-index", "haystack", "neo4j-graphrag", "spacy", "mcp", "pandas", "polars", "duckdb", "fastembed")
+INTEGRATED = tuple("langchain llama-index haystack neo4j-graphrag spacy mcp pandas polars duckdb fastembed".split())
 """Extras of `pearl_qdrant/integrations`, one a framework."""
 
 
