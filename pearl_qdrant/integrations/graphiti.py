@@ -63,7 +63,7 @@ class EntityMerger:
 
     async def undo(self, name: str) -> None:
         """Take the merge of a name apart, in the database and for later runs; edges that came since stay. Raises
-        OptionError if this object merged no node of that name.
+        OptionError if this object merged no node of that name, or all had the same name.
         """
         found = next((one for one in self.before if name in [node.name for node in one]), None)
         if found is None:

@@ -51,7 +51,8 @@ class EntityMerger:
 
     async def undo(self, name: str) -> None:
         """Take the merge of a name apart, in the storages and for later runs; relations that came since stay with the
-        entity that kept its name. Raises OptionError if this object merged no entity of that name.
+        entity that kept its name. Raises OptionError if this object merged no entity of that name, or all names were
+        equal but for case and spaces.
         """
         now = next((now for now, (nodes, _) in self.before.items() if name in nodes), None)
         if now is None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.resolution import NameRecord, Resolution, ResolvedName, ReviewPair, resolve
+from pearl_qdrant.resolution.names import key_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -76,7 +77,8 @@ class NameMerger:
 
     def merge(self, records: Mapping[K, NameRecord]) -> list[Merged[K]]:
         """The nodes that are left of a graph's, whose names are given by key, in the order of their first one."""
-        found = resolve(list(records.values()), previous=self.resolution, **self._keywords)
+        keywords: ResolveKeywords = {**self._keywords, "previous": self.resolution}
+        found = resolve(list(records.values()), **keywords)
         groups: dict[object, list[tuple[K, ResolvedName | None]]] = {}
         for key, record in records.items():
             row = found.row(record)
@@ -112,10 +114,14 @@ class NameMerger:
         self._keep(self.resolution.undo(names))
 
     def separate(self, kept: NameRecord, others: Iterable[NameRecord]) -> None:
-        """`undo` for those of the other names that are in the node of the kept one. Raises OptionError if one is equal
-        to it but for case and spaces.
+        """`undo` for the other names in the node of the kept one, but for those that are equal to it except for case
+        and spaces, which stay. Raises OptionError if all are.
         """
-        for other in others:
+        spelling = key_of(kept.name, kept.type)[0]
+        apart = [other for other in others if key_of(other.name, other.type)[0] != spelling]
+        if not apart:
+            raise OptionError("undo", f"All nodes of {kept.name!r} have one name; nothing would keep them apart.")
+        for other in apart:
             if self.resolution.node(other) == self.resolution.node(kept):
                 self.undo([other])
 

@@ -113,12 +113,14 @@ class SameEntityResolver(BasePropertySimilarityResolver):
         rows = self._query(f"{match} RETURN elementId(entity) AS id, labels(entity) AS labels, "
                            f"entity {{{wanted}}} AS properties")  # fmt: skip
         merged = await asyncio.to_thread(self.merger.merge, {row["id"]: self._record(row) for row in rows})
-        done = [self._merge(one) for one in merged if one.others]
+        done = [one for one in merged if one.others]
+        for one in done:
+            self._merge(one)
         return ResolutionStats(number_of_nodes_to_resolve=len(rows), number_of_created_nodes=len(done))
 
     def undo(self, name: str) -> None:
         """Take the merge of a name apart, in the database and for later runs. What the node got since stays with it.
-        Raises OptionError if this object merged no node of that name, or its names are equal but for case and spaces.
+        Raises OptionError if this object merged no node of that name, or all had the same name.
         """
         found = next((one for one in self.before if name in [self._record(node).name for node in one]), None)
         if found is None:

@@ -59,6 +59,19 @@ def test_what_was_undone_stays_apart_in_later_runs(tmp_path: Path) -> None:
         later.undo(["Niels Bohr"])
 
 
+def test_names_of_one_spelling_stay_together_when_others_leave() -> None:
+    """I take a merge apart: what is the same name stays, what is not leaves; nothing can keep one name apart."""
+    merger = NameMerger(encoder=LetterEncoder())
+    einstein = [NameRecord(name, "PERSON") for name in ("Albert Einstein", "ALBERT EINSTEIN", "A. Einstein")]
+    assert len(merger.merge(dict(enumerate(einstein)))) == 1
+
+    merger.separate(einstein[0], einstein[1:])
+
+    assert [len(one.others) for one in merger.merge(dict(enumerate(einstein)))] == [1, 0]
+    with pytest.raises(OptionError, match="have one name"):
+        merger.separate(einstein[0], einstein[1:2])
+
+
 def test_a_node_never_gets_the_name_of_another_node(linker: EntityLinker) -> None:
     """A collection gives nodes their names and ids; but where another node has that name, it keeps its own."""
     given = {1: NameRecord("NYC", "city"), 2: NameRecord("New York", "state")}
