@@ -1,13 +1,14 @@
 """Mentions without what lists and pages put around a name, which is no part of it.
 
-    marks of quotation        "insulin", „Insulin“
+    marks of quotation        "insulin", „Insulin“, "insulin"@en
     a full stop at the end    insulin glargine.
-    markup                    <b>insulin</b>, **insulin**, [[insulin]], [insulin](https://...), (insulin)
+    markup                    <b>insulin</b>, **insulin**, [[insulin]], [insulin](https://...), (insulin), B&amp;B
     bullets                   - insulin, • insulin, 3) insulin, (a) insulin; `3. insulin` where `insulin` is a name
-    signs at the end          insulin; insulin: insulin... insulin* insulin [1] insulin/
-    trademarks                Lantus®, Lantus™
-    how addresses write it    insulin_glargine, insulin%20glargine, #InsulinGlargine
-    an article, a genitive    the Netherlands, insulin's
+    signs at the end          insulin; insulin: insulin... insulin* insulin [1] insulin/ insulin (12%) insulin (?)
+    trademarks, emoji         Lantus®, Lantus™
+    how addresses write it    insulin_glargine, insulin%20glargine, #InsulinGlargine, https://.../wiki/Insulin_glargine
+    amounts                   2 x insulin, insulin $12.99, insulin 12,345
+    words around it           the Netherlands, insulin's, e.g. insulin, aka insulin, insulin etc., Banting et al.
 
 A mention that is a name of the base as it stands keeps all of it (`mention_stream`): `Yahoo!`, `The Who`, `McDonald's`.
 """
@@ -15,11 +16,13 @@ A mention that is a name of the base as it stands keeps all of it (`mention_stre
 from __future__ import annotations
 
 import re
+from html import unescape
 from urllib.parse import unquote
 
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import LEGAL_FORMS, is_common, is_word
 
+_LONGEST = 500  # characters of a mention that patterns are tried on
 TITLES = frozenset("mr mrs ms miss dr prof sir madam mme herr frau señor señora".split())
 
 _QUOTES = frozenset("""\"\" '' `` `' “” ‘’ „“ „” ‚‘ ‚’ «» »« ‹› ›‹ ”” ’’ 「」 『』 《》 〈〉 ＂＂""".split())
@@ -28,7 +31,9 @@ _LAST_WORD = re.compile(r"(\S+?)[.。]$")
 _ABBREVIATED = re.compile(r"\w{2}\.\s")
 _LETTERS_OF_WORD = 5  # of a known word from which a full stop behind it abbreviates nothing: not `Wash.`, `Ill.`
 
-_IS_PLAIN = re.compile(r"(?!the )[^\W_](?:[^\W_]|[ ,&'-](?!s$))*[^\W_]", re.IGNORECASE)
+_IS_PLAIN = re.compile(
+    r"(?!the |aka |\d+ ?x )[^\W_](?:[^\W_]|[ &']|-(?!\w+-)|,(?!\d))*[^\W_](?<!'s)", re.IGNORECASE | re.ASCII
+)
 """Text of words alone, without anything to take off; most mentions are such."""
 
 _MARKUP = (
@@ -38,18 +43,29 @@ _MARKUP = (
     re.compile(r"\[(?P<text>[^\[\]]+)\]\([^()\s]*\)"),
     re.compile(r"\((?P<text>[^()]+)\)|\[(?P<text2>[^\[\]]+)\]|\{(?P<text3>[^{}]+)\}"),
     re.compile(r"#(?P<text>[^\W_][^\W]*)"),
+    re.compile(r"https?://\S+/(?:wiki|resource|page)/(?P<text>[^\s/?#]+)"),
 )
-_BULLET = re.compile(r"[-–—•·‣▪►*]\s+(?=\S)|\(?(?:\d{1,3}|[a-z])\)\s+(?=\w)")
-_NUMBERED = re.compile(r"\d{1,3}\.\s+(?=\w)")
-_TRADEMARKS = re.compile(r"\s?[™®©℠]")
+_AT_START = re.compile(
+    r"[-–—•·‣▪►*]\s+(?=\S)|\(?(?:\d{1,3}|[a-z])\)\s+(?=\w)|\d{1,4}\s?[x×]\s+(?=[^\W\d_])"
+    r"|(?:aka|a\.k\.a\.|e\.g\.|i\.e\.|cf\.|viz\.),?\s+(?=\w)"
+)
 _AT_END = re.compile(
     r"(?:(?<=\w[\w)\]])(?:[!?*†‡/]+|…|\.{2,})|(?<=\S[^\s:;,])[:;,]+|\s+[-–—*•|]"
-    r"|\s*\[(?:\d{1,3}|[a-z]|note \d+|citation needed)\])$"
+    r"|\s*\[(?:\d{1,3}|[a-z]|note \d+|citation needed)\]|\s*\((?:n\s?=\s?\d+|\d+(?:[.,]\d+)?\s?%|\?+|sic!?)\)"
+    r"|\s+[$€£¥]\s?\d[\d,.]*|\s+\d[\d,.]*\s?[€£¥]|\s+\d{1,3}(?:,\d{3})+|,?\s+(?:etc|et al)\.?"
+    r"|(?<=[\w\"”“»)])@[a-z]{2,3}(?:-[A-Za-z]{2,4})?)$"
 )
+_SYMBOLS = re.compile(
+    r"\s?[™®©℠]|^[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]+\s*|\s*[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]+$"
+)
+_NUMBERED = re.compile(r"\d{1,3}\.\s+(?=\w)")
 _GENITIVE = re.compile(r"(?<=\w\w)['’]s$")
 _ARTICLE = re.compile(r"the\s+(?=\w)", re.IGNORECASE)
-_JOINED = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,5});")
+_JOINED = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
+_DOTTED = re.compile(r"[^\W_]{2,}(?:\.[^\W_]{2,}){3,}")
+_HYPHENED = re.compile(r"[^\W\d_]{2,}(?:-[^\W\d_]{2,}){2,}")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -58,7 +74,10 @@ def plain_mention(text: str) -> str:
     stays (`Apple Inc.`, `Washington, D.C.`), and so does text without a letter or digit.
     """
     while not _IS_PLAIN.fullmatch(text):
-        plain = _without_full_stop(_without_signs(_without_markup(unquoted(text))))
+        plain = unquoted(text)
+        if len(plain) <= _LONGEST:
+            plain = _without_signs(_without_markup(plain))
+        plain = _without_full_stop(plain)
         if plain == text or not any(map(str.isalnum, plain)):
             break
         text = plain
@@ -93,11 +112,15 @@ def _without_markup(text: str) -> str:
 
 
 def _without_signs(text: str) -> str:
-    text = _AT_END.sub("", _BULLET.sub("", text, count=1) if _BULLET.match(text) else text)
+    if _ENTITY.search(text):
+        text = unescape(text).replace("\xa0", " ").strip()
+    text = _AT_END.sub("", _AT_START.sub("", text, count=1) if _AT_START.match(text) else text)
     if not text.isascii():
-        text = _TRADEMARKS.sub("", text)
+        text = _SYMBOLS.sub("", text)
     if " " not in text and "://" not in text:
         text = _JOINED.sub(" ", unquote(text) if _ESCAPED.search(text) else text)
+        if _DOTTED.fullmatch(text) or _HYPHENED.fullmatch(text):
+            text = re.sub("[.-]", " ", text)
     text = _GENITIVE.sub("", text).strip()
     found = _ARTICLE.match(text)
     return text if found is None or is_common(text[found.end() :]) else text[found.end() :]  # `the bank` is no name
