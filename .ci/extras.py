@@ -6,8 +6,8 @@
     python .ci/extras.py --newest                   with the newest that the index has
 
 The wheel is built once; each environment gets it, the extra, and the versions of constraints.txt, and is deleted after
-its test. `none` is the package without an extra; `lightrag` runs that notebook of contrib/ with its framework. `dev`
-and `docs` are for a clone, and `.ci/run` uses them.
+its test. `none` is the package without an extra; `lightrag`, `cognee` and `graphiti` run a notebook of contrib/ or a
+test with their framework. `dev` and `docs` are for a clone, and `.ci/run` uses them.
 """
 
 from __future__ import annotations
@@ -104,6 +104,15 @@ from pearl_qdrant.integrations.haystack import EntityRetriever
 
 assert EntityRetriever(linker=linker, top_k=1).run("big apple")["documents"][0].content == "New York City"
 """,
+    "neo4j-graphrag": """
+import asyncio
+from neo4j_graphrag.components.types import Neo4jGraph, Neo4jNode
+from pearl_qdrant.integrations.neo4j_graphrag import EntityMerger
+
+names = ("Albert Einstein", "A. Einstein")
+graph = Neo4jGraph(nodes=[Neo4jNode(id=one, label="Person", properties={"name": one}) for one in names])
+assert len(asyncio.run(EntityMerger().run(graph)).nodes) == 1
+""",
     "spacy": LINKER + """
 import spacy, pearl_qdrant.integrations.spacy
 
@@ -181,14 +190,27 @@ crosswalk([Entity("a", "New York City")], "towns", source="own", store="store", 
 ALONE = {"oaklib"}
 """Extras whose framework takes other versions than constraints.txt has."""
 
-NOTEBOOKS = {"lightrag": ("lightrag-hku>=1.5", "ipykernel", "nbclient")}
-"""Notebooks of contrib/ for which the same holds, and what each needs."""
+NOTEBOOKS = {
+    "lightrag": ("lightrag-hku>=1.5", "ipykernel", "nbclient"),
+    "cognee": ("cognee>=1.6", "ipykernel", "nbclient"),
+    "graphiti": ("graphiti-core[kuzu]>=0.31", "pytest"),
+}
+"""Notebooks of contrib/, or else tests, for which the same holds, and what each needs."""
 
 RUN_NOTEBOOK = """
 import nbformat
 from nbclient import NotebookClient
 
 NotebookClient(nbformat.read({path!r}, 4), timeout=300, startup_timeout=300).execute()
+"""
+
+
+RUN_TESTS = """
+import sys
+import pytest
+
+sys.path.append({root!r} + "/tests/resolution")
+sys.exit(pytest.main(["-c", "/dev/null", "--noconftest", "-p", "no:cacheprovider", {path!r}]))
 """
 
 
@@ -207,8 +229,12 @@ def check(python: str, wheel: Path, extra: str, *, versions: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         own = work / "venv" / "bin" / "python"
-        notebook = RUN_NOTEBOOK.format(path=str(ROOT / "contrib" / "notebooks" / f"{extra}.ipynb"))
-        (work / "smoke.py").write_text(SMOKE.get(extra, notebook), encoding="utf-8")
+        notebook = ROOT / "contrib" / "notebooks" / f"{extra}.ipynb"
+        tests = ROOT / "tests" / "integrations" / f"test_{extra}.py"
+        alone = RUN_NOTEBOOK.format(path=str(notebook))
+        if not notebook.exists():
+            alone = RUN_TESTS.format(root=str(ROOT), path=str(tests))
+        (work / "smoke.py").write_text(SMOKE.get(extra, alone), encoding="utf-8")
         wanted = [f"{wheel}[{extra}]" if extra in SMOKE and extra != "none" else str(wheel), *NOTEBOOKS.get(extra, ())]
         if uv := shutil.which("uv"):  # a second where pip takes half a minute
             venv = [uv, "venv", "--quiet", "--python", python]

@@ -274,6 +274,8 @@ def usual_case(text: str) -> str:
         return text
     words = [word.lower() for word in _IN_CAPITALS.findall(text)]
     longest = max(map(len, words))
+    if any(word.upper() == word for word in words):  # letters without case: `特别篇`
+        return text
     if longest < _LEAST_CAPITALS or (len(words) == 1 and longest < _LEAST_ALONE and not is_word(words[0])):
         return text
     if all(map(is_common, words)):

@@ -8,9 +8,9 @@
     trademarks, emoji         Lantus®, Lantus™
     how addresses write it    insulin_glargine, insulin%20glargine, #InsulinGlargine, https://.../wiki/Insulin_glargine
     amounts                   2 x insulin, insulin $12.99, insulin 12,345
-    words around it           the Netherlands, insulin's, e.g. insulin, aka insulin, insulin etc., Banting et al.
+    words around it           e.g. insulin, aka insulin, insulin etc., Banting et al.
 
-A mention that is a name of the base as it stands keeps all of it (`mention_stream`): `Yahoo!`, `The Who`, `McDonald's`.
+A mention that is a name of the base as it stands keeps all of it (`mention_stream`): `Yahoo!`, `1. FC Köln`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ _LAST_WORD = re.compile(r"(\S+?)[.。]$")
 _ABBREVIATED = re.compile(r"\w{2}\.\s")
 _LETTERS_OF_WORD = 5  # of a known word from which a full stop behind it abbreviates nothing: not `Wash.`, `Ill.`
 
-_IS_PLAIN = re.compile(
-    r"(?!the |aka |\d+ ?x )[^\W_](?:[^\W_]|[ &']|-(?!\w+-)|,(?!\d))*[^\W_](?<!'s)", re.IGNORECASE | re.ASCII
-)
+_IS_PLAIN = re.compile(r"(?!aka |\d+ ?x )[^\W_](?:[^\W_]|[ &'-]|,(?!\d))*[^\W_]", re.ASCII)
 """Text of words alone, without anything to take off; most mentions are such."""
 
 _MARKUP = (
@@ -59,13 +57,10 @@ _SYMBOLS = re.compile(
     r"\s?[™®©℠]|^[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]+\s*|\s*[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]+$"
 )
 _NUMBERED = re.compile(r"\d{1,3}\.\s+(?=\w)")
-_GENITIVE = re.compile(r"(?<=\w\w)['’]s$")
-_ARTICLE = re.compile(r"the\s+(?=\w)", re.IGNORECASE)
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,5});")
 _JOINED = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
 _DOTTED = re.compile(r"[^\W_]{2,}(?:\.[^\W_]{2,}){3,}")
-_HYPHENED = re.compile(r"[^\W\d_]{2,}(?:-[^\W\d_]{2,}){2,}")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -119,11 +114,9 @@ def _without_signs(text: str) -> str:
         text = _SYMBOLS.sub("", text)
     if " " not in text and "://" not in text:
         text = _JOINED.sub(" ", unquote(text) if _ESCAPED.search(text) else text)
-        if _DOTTED.fullmatch(text) or _HYPHENED.fullmatch(text):
-            text = re.sub("[.-]", " ", text)
-    text = _GENITIVE.sub("", text).strip()
-    found = _ARTICLE.match(text)
-    return text if found is None or is_common(text[found.end() :]) else text[found.end() :]  # `the bank` is no name
+        if _DOTTED.fullmatch(text):
+            text = text.replace(".", " ")
+    return text.strip()
 
 
 def _without_full_stop(text: str) -> str:

@@ -144,9 +144,13 @@ class Resolution:
 
     def node(self, name: str | NameRecord, kind: str = "") -> str | None:
         """The node of a name (of the type `kind`) that was given; None if it was not."""
-        one = name if isinstance(name, NameRecord) else NameRecord(name, kind)
-        found = self._by_name.get((" ".join(one.name.split()), one.type.strip()))
+        found = self.row(name if isinstance(name, NameRecord) else NameRecord(name, kind))
         return None if found is None else found.node_id
+
+    def row(self, one: NameRecord) -> ResolvedName | None:
+        """What was found of a name that was given; None if it was not, or is blank."""
+        name = " ".join(one.name.split())
+        return self._by_name.get((name, one.type.strip())) or self._by_name.get((name, ""))  # without types: "off"
 
     def write(self, nodes: str | os.PathLike[str], *, review: str | os.PathLike[str] | None = None) -> None:
         """Write the nodes, and before them the pairs for review where a path is given. A run that was killed can be

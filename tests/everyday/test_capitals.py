@@ -33,6 +33,7 @@ EVERY = 7  # which entities of the sample base are taken
         ("NVIDIA Corp", "NVIDIA Corp"),
         ("knee joint", "knee joint"),
         ("北京大学", "北京大学"),
+        ("WONDER EGG 特別編", "WONDER EGG 特別編"),
         ("12345 678", "12345 678"),
         ("", ""),
     ],

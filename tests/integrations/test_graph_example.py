@@ -58,3 +58,27 @@ def test_linked_nodes_have_the_name_and_id_of_their_entity(merged: dict[str, Mer
     assert set(times["text_unit_ids"]) == {"t1", "t2", "t3", "t4"}
     assert times["degree"] == 3
     assert times["probability"] > 0
+
+
+@pytest.mark.slow
+def test_graphrag_reads_its_merged_tables(tmp_path: Path) -> None:
+    """GraphRAG reads entities and relationships; a dry run before wrote nothing; undoing gives a node back."""
+    pytest.importorskip("pyarrow")
+    readers = pytest.importorskip("graphrag.query.indexer_adapters")
+    pandas = pytest.importorskip("pandas")
+    out = tmp_path / "merged"
+    planned = resolve_graph(GRAPHS / "graphrag", out=out, dry_run=True)
+    assert not out.exists()
+
+    found = resolve_graph(GRAPHS / "graphrag", out=out)
+    table = pandas.read_parquet(out / "entities.parquet")
+    communities = pandas.DataFrame({"community": [0], "level": [0], "entity_ids": [list(table["id"])]})
+    entities = readers.read_indexer_entities(table, communities, None)
+    relationships = readers.read_indexer_relationships(pandas.read_parquet(out / "relationships.parquet"))
+
+    assert found.report == planned.report
+    assert len(entities) == found.report.nodes[1]
+    assert {end for one in relationships for end in (one.source, one.target)} <= {one.title for one in entities}
+    earlier = found.resolution.undo(["A. EINSTEIN"])
+    undone = resolve_graph(GRAPHS / "graphrag", partial(resolve, previous=earlier), out=out)
+    assert undone.report.nodes[1] == found.report.nodes[1] + 1

@@ -1,12 +1,15 @@
-"""Haystack: the tagging and the retrieving component."""
+"""Haystack: the tagging, the retrieving and the merging component."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from resolution_names import LetterEncoder
 
 from pearl_qdrant import EntityLinker
 from pearl_qdrant.errors import OptionError
@@ -19,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True, scope="module")
 def _installed() -> None:
+    os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # there is no network
     pytest.importorskip("haystack")
 
 
@@ -115,3 +119,79 @@ def test_entities_are_retrieved_with_their_probability(linker: EntityLinker) -> 
     assert asyncio.run(retriever.run_async("NYTimes"))["documents"] == found
     with pytest.raises(ValueError, match="at least 1, not 0"):
         EntityRetriever(linker=linker, top_k=0)
+
+
+def test_entities_that_a_language_model_extracted_get_one_name(tmp_path: Path) -> None:
+    """Behind the extractor in a pipeline, entities and relations of all documents have one name for each entity; a dry
+    run says so and changes nothing; what was undone stays.
+    """
+    from haystack import Document, Pipeline, component, default_from_dict
+    from haystack.components.extractors import LLMMetadataExtractor
+    from haystack.dataclasses import ChatMessage
+
+    from pearl_qdrant.integrations.haystack import EntityMerger
+
+    @component
+    class Model:
+        """What a language model would answer."""
+
+        @component.output_types(replies=list[ChatMessage])
+        def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+            """Two entities and a relation."""
+            place, company = str(messages[0].text).split("|")
+            entities = [{"entity": place, "entity_type": "city"}, {"entity": company, "entity_type": "company"}]
+            relations = [{"source": company, "target": place, "type": "in"}]
+            return {"replies": [ChatMessage.from_assistant(json.dumps({"entities": entities, "relations": relations}))]}
+
+    def run(merger: EntityMerger) -> tuple[list[dict[str, Any]], str]:
+        pipeline = Pipeline()
+        keys = ["entities", "relations"]
+        extractor = LLMMetadataExtractor("{{ document.content }}", chat_generator=Model(), expected_keys=keys)
+        pipeline.add_component("extractor", extractor)
+        pipeline.add_component("merger", merger)
+        pipeline.connect("extractor.documents", "merger.documents")
+        texts = [Document(content="Berlin|deepset"), Document(content="Berlin|deepset GmbH")]
+        found = pipeline.run({"extractor": {"documents": texts}})["merger"]
+        return [document.meta for document in found["documents"]], found["report"]
+
+    nodes = str(tmp_path / "nodes.tsv")
+    dry, planned = run(EntityMerger(nodes, dry_run=True))
+    assert dry[1]["entities"][1] == {"entity": "deepset GmbH", "entity_type": "company"}
+    assert "deepset GmbH -> deepset" in planned
+    assert not (tmp_path / "nodes.tsv").exists()
+
+    merger = EntityMerger(nodes)
+    one, other = (meta for meta in run(merger)[0])
+    assert one["entities"] == other["entities"]
+    assert one["entities"][1] == {"entity": "deepset", "entity_type": "company", "aliases": ["deepset GmbH"]}
+    assert one["relations"] == other["relations"] == [{"source": "deepset", "target": "Berlin", "type": "in"}]
+
+    merger.merger.undo(["deepset GmbH"])
+    apart, _ = run(EntityMerger(nodes))
+    assert [meta["entities"][1]["entity"] for meta in apart] == ["deepset", "deepset GmbH"]
+    assert default_from_dict(EntityMerger, merger.to_dict()).to_dict() == merger.to_dict()
+
+
+def test_what_a_language_model_wrote_wrongly_is_left_as_it_is() -> None:
+    """Metadata of another shape passes; a relation between two names of one entity goes away."""
+    from haystack import Document
+
+    from pearl_qdrant.integrations.haystack import EntityMerger
+    from pearl_qdrant.integrations.merging import NameMerger
+
+    wrong: list[Any] = [None, "deepset", ["deepset"], [{"name": "deepset"}], [{"entity": None}]]
+    relations: list[Any] = [{"source": "Acme", "target": "Acme GmbH"}, {"source": "Acme GmbH"}, {"source": ["a"]}, {}]
+    names = [{"entity": "Acme", "entity_type": "company"}, {"entity": "Acme GmbH"}]
+    given = [*(Document(meta={"entities": one}) for one in wrong),
+             Document(meta={"entities": names, "relations": relations})]  # fmt: skip
+    merger = EntityMerger(merger=NameMerger(encoder=LetterEncoder()))
+
+    *left, merged = merger.run(given)["documents"]
+
+    assert left == given[:-1]
+    assert [one["entity"] for one in merged.meta["entities"]] == ["Acme", "Acme"]
+    assert merged.meta["relations"] == [{"source": "Acme"}, {"source": ["a"]}, {}]
+    with pytest.raises(OptionError, match="cannot be serialised"):
+        merger.to_dict()
+    with pytest.raises(OptionError, match="either a merger"):
+        EntityMerger("nodes.tsv", merger=merger.merger)

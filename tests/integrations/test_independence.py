@@ -19,6 +19,7 @@ FRAMEWORK = {
     "langchain": "langchain_core",
     "llama_index": "llama_index",
     "haystack": "haystack",
+    "neo4j_graphrag": "neo4j_graphrag",
     "spacy": "spacy",
     "mcp": "mcp",
     "pandas": "pandas",
@@ -33,7 +34,7 @@ FRAMEWORK = {
 BESIDE = {"pearl_qdrant", "pydantic", "qdrant_client", "numpy", "typing_extensions"}
 """What every connector may import."""
 
-OTHER_PARTS = {"duckdb": {"pyarrow"}, "polars": {"pyarrow"}, "chat": {"tenacity"}}
+OTHER_PARTS = {"neo4j_graphrag": {"neo4j"}, "duckdb": {"pyarrow"}, "polars": {"pyarrow"}, "chat": {"tenacity"}}
 """Further libraries that a framework brings or needs."""
 
 

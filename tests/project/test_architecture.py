@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "encoder": (*BASE, "settings", "lexical"),
     **dict.fromkeys(("store", "doctor", "linking"), STORE),
     **dict.fromkeys(("transfer", "service", "resolution", "crosswalk"), LINKING),
-    "integrations": (*LINKING, *LIMITS),
+    "integrations": (*LINKING, *LIMITS, "resolution"),
     "ingest": (*STORE, "pearl_qdrant.linking.learned.learning"),
     "training": (*LINKING, *READING, "progress"),
 }
@@ -93,8 +93,8 @@ DISTRIBUTION = {
 """Distributions whose module has another name, apart from - and _."""
 
 
-INTEGRATED = (
-    *("langchain", "llama-index", "haystack", "spacy", "mcp", "pandas", "polars", "duckdb", "fastembed", "oaklib"),
+INTEGRATED = tuple(
+    "langchain llama-index haystack neo4j-graphrag spacy mcp pandas polars duckdb fastembed oaklib".split()
 )
 """Extras of `pearl_qdrant/integrations`, one a framework."""
 

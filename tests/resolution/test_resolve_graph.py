@@ -298,6 +298,25 @@ def test_a_folder_of_somebody_else_is_not_replaced(working_folder: Path) -> None
         resolve_graph(other, RESOLVE)
 
 
+def test_a_dry_run_says_what_would_merge_and_writes_nothing(working_folder: Path) -> None:
+    """I see the report before a graph is written."""
+    planned = resolve_graph(working_folder, RESOLVE, dry_run=True)
+
+    assert "Niels Bohr: niels bohr" in planned.report.to_text()
+    assert [path.name for path in working_folder.parent.iterdir()] == ["rag_storage"]
+    merged = resolve_graph(working_folder, RESOLVE)
+    assert (merged.report, merged.path, merged.nodes) == (planned.report, planned.path, planned.nodes)
+
+
+def test_types_that_are_ignored_do_not_keep_nodes_apart(tmp_path: Path) -> None:
+    """Without types, nodes of two types and one name are one."""
+    rows = "source\tsource_type\ttarget\ttarget_type\nLund\tcity\tOslo\tcity\nLUND\tuniversity\tOslo\tcity\n"
+    (tmp_path / "e.tsv").write_text(rows)
+    found = resolve_graph(tmp_path / "e.tsv", partial(resolve, encoder=LetterEncoder(), type_mode="off"))
+
+    assert found.report.nodes == (3, 2)
+
+
 def test_the_command_merges_a_graph(run: Run, model: Path, tmp_path: Path) -> None:
     """`--graph` writes the graph beside the input, and says what it did."""
     (tmp_path / "e.tsv").write_text("heart attack\tnew york\nHeart Attack\toslo\n")

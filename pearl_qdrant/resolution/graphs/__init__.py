@@ -35,7 +35,7 @@ Place = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class MergedGraph:
-    """A merged graph that was written.
+    """A merged graph that was written, or would be.
 
     Attributes:
         graph: Its nodes and edges.
@@ -54,7 +54,11 @@ class MergedGraph:
 
 
 def resolve_graph(
-    graph: Place, resolve_names: Callable[[list[NameRecord]], Resolution] = resolve, *, out: Place | None = None
+    graph: Place,
+    resolve_names: Callable[[list[NameRecord]], Resolution] = resolve,
+    *,
+    out: Place | None = None,
+    dry_run: bool = False,
 ) -> MergedGraph:
     """Resolve the names of a graph, merge its nodes and edges, and write it beside the input in the same format.
 
@@ -67,6 +71,7 @@ def resolve_graph(
         graph: The file or folder.
         resolve_names: `resolve`, or with its options: `functools.partial(resolve, precision=0.99)`.
         out: The file or folder to write; default is the input's name with `.resolved` in it.
+        dry_run: Write nothing; the report says what would merge.
     """
     graph = Path(graph)
     beside = f"{graph.stem}.resolved{graph.suffix}" if graph.suffix else f"{graph.name}.resolved"
@@ -80,18 +85,19 @@ def resolve_graph(
         raise OptionError("out", f"{path} exists and is not a merged graph. Remove it, or give another place.")
     resolution = resolve_names(list(name_records(before)))
     merge = merge_graph(before, resolution)
-    new = path.with_name(f".new.{path.name}")  # a run that ends early leaves no half of a graph
-    shutil.rmtree(new, ignore_errors=True)
-    write(graph, new, merge)
-    tables = [new / name if is_folder else path.with_name(f"{path.stem}.{name}") for name in (NODES, REVIEW, REPORT)]
-    resolution.write(tables[0], review=tables[1])
-    report = json.dumps(asdict(merge.report), ensure_ascii=False, indent=2, default=str)
-    tables[2].write_text(report, encoding="utf-8")
-    if is_folder:
-        shutil.rmtree(path, ignore_errors=True)
-    new.replace(path)
-    nodes, review = (path / one.name if is_folder else one for one in tables[:2])
-    return MergedGraph(merge.graph, resolution, merge.report, path, nodes, review)
+    tables = [path / name if is_folder else path.with_name(f"{path.stem}.{name}") for name in (NODES, REVIEW, REPORT)]
+    if not dry_run:
+        new = path.with_name(f".new.{path.name}")  # a run that ends early leaves no half of a graph
+        shutil.rmtree(new, ignore_errors=True)
+        write(graph, new, merge)
+        nodes, review, report = (new / one.name for one in tables) if is_folder else tables
+        resolution.write(nodes, review=review)
+        text = json.dumps(asdict(merge.report), ensure_ascii=False, indent=2, default=str)
+        report.write_text(text, encoding="utf-8")
+        if is_folder:
+            shutil.rmtree(path, ignore_errors=True)
+        new.replace(path)
+    return MergedGraph(merge.graph, resolution, merge.report, path, *tables[:2])
 
 
 def _format_of(given: Path) -> tuple[Callable[[Path], Graph], Callable[[Path, Path, Merge], None]]:

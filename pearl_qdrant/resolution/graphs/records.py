@@ -118,10 +118,9 @@ def merge_graph(graph: Graph, resolution: Resolution) -> Merge:
     Edges that get the same ends, in either order where the graph has no directions, and the same label become one;
     edges that had the same ends before stay as they are.
     """
-    rows = {(one.name, one.type): one for one in resolution.names}
     groups: dict[str, list[tuple[Node, ResolvedName | None]]] = {}
     for node in graph.nodes:
-        row = rows.get((" ".join(node.name.split()), node.type.strip()))
+        row = resolution.row(NameRecord(node.name, node.type))
         groups.setdefault(f"alone {node.key}" if row is None else row.node_id, []).append((node, row))
     keys = {node.key for node in graph.nodes}
     nodes, new_keys, merged = [], {}, {}

@@ -1,0 +1,96 @@
+"""LightRAG: one entity for the names that mean the same, through LightRAG's own merge; and undoing.
+
+    from pearl_qdrant.integrations.lightrag import EntityMerger
+
+    merger = EntityMerger(rag, NameMerger("nodes.tsv"))        # `rag` is an open `LightRAG`
+    await merger.merge()
+    await merger.undo("A. Einstein")
+
+Works on each storage that LightRAG has. Needs the package lightrag-hku, which takes other versions of some libraries
+than `constraints.txt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pearl_qdrant.errors import OptionError
+from pearl_qdrant.integrations.merging import NameMerger
+from pearl_qdrant.resolution import NameRecord
+
+ENTITY_FIELDS = ("entity_type", "description", "source_id", "file_path")
+RELATION_FIELDS = ("description", "keywords", "weight", "source_id", "file_path")
+
+
+class EntityMerger:
+    """Merges entities, and takes apart what this object merged.
+
+    Attributes:
+        before: The entities of each merge as they were, with their relations, by the name that they have now.
+    """
+
+    def __init__(self, rag: Any, merger: NameMerger | None = None) -> None:
+        """Make a merger for a `LightRAG`; one of names has the precision, the file of nodes and the dry run."""
+        self.rag, self.merger = rag, merger or NameMerger()
+        self.before: dict[str, tuple[dict[str, dict[str, Any]], dict[frozenset[str], dict[str, Any]]]] = {}
+        self._names: dict[str, str] = {}  # the name that each merged entity has now
+
+    async def merge(self) -> None:
+        """Merge all entities; a dry run only reads, and `merger.report()` has what would merge."""
+        every = await self.rag.chunk_entity_relation_graph.get_all_nodes()
+        nodes = {node.get("entity_id") or node["id"]: node for node in every}
+        records = {key: _record(key, node) for key, node in nodes.items()}
+        for one in await asyncio.to_thread(self.merger.merge, records):
+            if one.others:
+                keys = (one.key, *one.others)
+                relations = {pair: edge for key in keys for pair, edge in (await self._relations(key)).items()}
+                await self.rag.amerge_entities([key for key in keys if key != one.name], one.name)
+                self.before[one.name] = {key: nodes[key] for key in keys}, relations
+                self._names.update({key: one.name for key in keys if key != one.name})
+
+    async def undo(self, name: str) -> None:
+        """Take the merge of a name apart, in the storages and for later runs; relations that came since stay with the
+        entity that kept its name. Raises OptionError if this object merged no entity of that name, or all names were
+        equal but for case and spaces.
+        """
+        now = next((now for now, (nodes, _) in self.before.items() if name in nodes), None)
+        if now is None:
+            raise OptionError("undo", f"No entity {name!r} is in the {len(self.before):,} merges of this object.")
+        nodes, relations = self.before[now]
+        kept, *others = (_record(key, node) for key, node in nodes.items())
+        self.merger.separate(kept, others)
+        del self.before[now]
+        for key in nodes:
+            self._names.pop(key, None)
+        left = {frozenset(map(self._now, pair)): edge for pair, edge in relations.items()}
+        known = {end for pair in left for end in pair}
+        for pair, edge in (await self._relations(now)).items():
+            if not (other := pair - {now}) <= known:
+                left[other | {kept.name}] = edge
+        await self.rag.adelete_by_entity(now)
+        for key, node in nodes.items():
+            await self.rag.acreate_entity(key, _fields(node, ENTITY_FIELDS))
+        for pair, edge in left.items():
+            if len(pair) == 2:
+                await self.rag.acreate_relation(*sorted(pair), _fields(edge, RELATION_FIELDS))
+
+    async def _relations(self, key: str) -> dict[frozenset[str], dict[str, Any]]:
+        """The relations of an entity, which have no direction, by their ends."""
+        graph = self.rag.chunk_entity_relation_graph
+        pairs = await graph.get_node_edges(key) or ()
+        return {frozenset(pair): await graph.get_edge(*pair) or {} for pair in pairs}
+
+    def _now(self, key: str) -> str:
+        while key in self._names:
+            key = self._names[key]
+        return key
+
+
+def _record(name: str, node: dict[str, Any]) -> NameRecord:
+    return NameRecord(name, node.get("entity_type", ""), context=node.get("description", ""))
+
+
+def _fields(stored: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """What LightRAG takes for a new entity or relation, which has to have a description."""
+    return {"description": "-", **{name: stored[name] for name in names if stored.get(name)}}
