@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
+from pearl_qdrant.settings import DEFAULT_QUANTIZATION
 from pearl_qdrant.store import Collection
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import Manifest, NamePoint, Quantization
 
 DIM = 8
 CLOSE = 1e-6
@@ -26,9 +27,12 @@ LIMITS = {
 """Narrow limits of strict mode."""
 
 
-def manifest_of(name: str = "toy", *, dim: int = DIM) -> Manifest:
+def manifest_of(
+    name: str = "toy", *, dim: int = DIM, quantization: Quantization = DEFAULT_QUANTIZATION
+) -> Manifest:
     """A manifest for tests."""
-    return Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:0", dim=dim, has_head=True)
+    made = Manifest(collection=name, kb="test", model="toy", weights_hash="sha256:0", dim=dim, has_head=True)
+    return made.model_copy(update={"quantization": quantization})
 
 
 def point(entity_id: str, name: str, *, canonical: bool = True, **fields: Any) -> NamePoint:

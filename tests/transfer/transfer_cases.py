@@ -8,7 +8,9 @@ import numpy as np
 from store_cases import manifest_of, many
 
 from pearl_qdrant.lexical.ngrams import IdfTable
+from pearl_qdrant.settings import DEFAULT_QUANTIZATION
 from pearl_qdrant.store import Collection, Store, open_store
+from pearl_qdrant.store.schema import Quantization
 
 NAME = "toy"
 
@@ -25,9 +27,11 @@ def ready(collection: Collection) -> None:
     collection.write_manifest(collection.manifest.model_copy(update=changed))
 
 
-def fill(store: Store, n: int = 60, *, start: int = 0) -> None:
+def fill(
+    store: Store, n: int = 60, *, start: int = 0, quantization: Quantization = DEFAULT_QUANTIZATION
+) -> None:
     """Make a complete collection of n names, two for each entity."""
-    collection = store.create(manifest_of(NAME))
+    collection = store.create(manifest_of(NAME, quantization=quantization))
     points, vectors, encodable = many(n, start=start)
     encodable[0] = False
     collection.upsert(points, vectors, encodable)
