@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from store_cases import DIM, found, many, point, put, unit, yes
+from store_cases import DIM, HALF, found, many, point, put, unit, yes
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import InvalidPointError
@@ -46,7 +46,7 @@ def test_many_points_are_read_in_parts(collection: Collection) -> None:
 
     assert [p.id for p in collection.scroll()] == sorted(p.id for p in points)
     canonical = np.array([i - i % 2 for i in range(1300)])
-    assert collection.canonical_vectors(points) == pytest.approx(vectors[canonical], abs=1e-6)
+    assert collection.canonical_vectors(points) == pytest.approx(vectors[canonical], abs=HALF)
 
 
 def test_a_bulk_load_stores_everything(collection: Collection) -> None:
@@ -140,6 +140,6 @@ def test_any_name_has_the_vector_of_the_canonical_name(collection: Collection) -
     vectors = collection.canonical_vectors([rome, alias, paris, alias])
 
     assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, unit([0.0, 1.0], *[[1.0, 2.0]] * 3), atol=1e-6)
+    np.testing.assert_allclose(vectors, unit([0.0, 1.0], *[[1.0, 2.0]] * 3), atol=HALF)
     assert not collection.canonical_vectors([silent, lost, point("3", "unknown")]).any()
     assert collection.canonical_vectors([]).shape == (0, DIM)

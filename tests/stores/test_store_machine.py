@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from store_cases import DIM, manifest_of, point
+from store_cases import DIM, HALF, manifest_of, point
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import ngram_rows
@@ -73,7 +73,7 @@ def check(collection: Collection, state: State) -> None:
     assert list(collection.scroll()) == points
     assert collection.get([*state.points, point("none", "none").id]) == {one.id: one for one in points}
     read = np.concatenate([np.zeros((0, DIM)), *(rows.vectors for rows in collection.scroll_rows())])
-    np.testing.assert_allclose(read, vectors, atol=1e-6)
+    np.testing.assert_allclose(read, vectors, atol=HALF)
     assert (collection.count(), collection.count_entities()) == (len(points), sum(one.is_canonical for one in points))
     assert collection.type_counts() == {
         "types": Counter(kind for one in points for kind in one.types),
@@ -93,7 +93,7 @@ def check(collection: Collection, state: State) -> None:
     assert collection.status().vectors == int(vectors.any(axis=1).sum())
     for row, found in zip(vectors, collection.search(vectors.astype(np.float32), limit=99), strict=True):
         cosines = {one.id: float(row @ other) for one, other in stored if other.any()} if row.any() else {}
-        assert {one.point.id: one.score for one in found} == pytest.approx(cosines, abs=1e-5)
+        assert {one.point.id: one.score for one in found} == pytest.approx(cosines, abs=HALF)
         assert found == sorted(found, key=lambda one: -(one.score or 0.0))
     assert tuple(collection.read_ledger()) == state.ledger
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from store_cases import DIM, found, many, point, put, unit, yes
+from store_cases import DIM, HALF, found, many, point, put, unit, yes
 
 from pearl_qdrant.store import Collection
 
@@ -19,7 +19,7 @@ def test_scores_are_cosines_best_first(collection: Collection) -> None:
     hits = collection.search(unit([1.0]), limit=10)[0]
 
     assert [hit.point.name for hit in hits] == ["near", "far", "anti"]
-    assert [hit.score for hit in hits] == pytest.approx([1 / np.sqrt(1.01), 0.0, -1.0], abs=1e-5)
+    assert [hit.score for hit in hits] == pytest.approx([1 / np.sqrt(1.01), 0.0, -1.0], abs=HALF)
     assert found(collection, [1.0], limit=2) == ["near", "far"]
 
 

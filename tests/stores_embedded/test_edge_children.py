@@ -212,7 +212,7 @@ def wide(store: Store, low_threshold: None) -> Collection:
 
 
 @pytest.mark.parametrize(
-    ("quantization", "error"), [("turbo4", 2e-4), ("int8", 1e-5), pytest.param("none", 1e-5, marks=pytest.mark.slow)]
+    "quantization, error", [("turbo4", 2e-4), ("int8", 1e-5), pytest.param("none", 1e-5, marks=pytest.mark.slow)]
 )
 def test_scores_come_from_the_full_vectors(
     store: Store, low_threshold: None, quantization: Quantization, error: float

@@ -202,9 +202,7 @@ def test_an_older_server_gets_vectors_that_it_knows(double: QdrantDouble, store:
     store.create(manifest_of(quantization=store.quantization))
 
     codes = {"scalar": {"type": "int8", "always_ram": True}}
-    assert double.created[NAME]["vectors"]["dense"] == {
-        "size": DIM, "distance": "Cosine", "quantization_config": codes
-    }
+    assert double.created[NAME]["vectors"]["dense"] == {"size": DIM, "distance": "Cosine", "quantization_config": codes}
 
 
 def test_connections_are_kept(double: QdrantDouble, collection: Collection) -> None:

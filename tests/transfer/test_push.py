@@ -51,7 +51,7 @@ def test_a_pushed_collection_has_the_same_points_and_answers(local: Store, serve
     assert theirs.status().is_finalized
 
 
-@pytest.mark.parametrize(("release", "kept"), [("1.19.0", "turbo4"), ("1.18.2", "int8")])
+@pytest.mark.parametrize("release, kept", [("1.19.0", "turbo4"), ("1.18.2", "int8")])
 def test_an_older_collection_arrives_in_the_form_of_new_ones(
     tmp_path: Path, server: Store, double: QdrantDouble, release: str, kept: str
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from double_fixtures import connect
 from linker_base import ENTITIES, fill
 from qdrant_double import QdrantDouble
+from store_cases import HALF
 from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker
@@ -98,13 +99,13 @@ def test_another_model_and_back(location: str, models: tuple[str, str]) -> None:
         pages = list(collection.scroll_rows())
     for rows in pages:
         encoded = encoder.encode([point.name for point in rows.points])
-        np.testing.assert_allclose(rows.vectors, np.where(encoded.encodable[:, None], encoded.vectors, 0), atol=1e-6)
+        np.testing.assert_allclose(rows.vectors, np.where(encoded.encodable[:, None], encoded.vectors, 0), atol=HALF)
         assert rows.points == retyped(rows.points, encoded)
 
     assert sum(len(rows.points) for rows in pages) == 16
     assert (result.model_before, result.model, result.switched) == (*models, True)
     assert (result.names, result.encoded, result.recall) == (16, 16, 1.0)
-    assert (found.point.name, round(found.score or 0, 4)) == ("heart attack", 1.0)
+    assert (found.point.name, found.score) == ("heart attack", pytest.approx(1.0, abs=HALF))
     assert names(location) == before
     assert not reencode_collection(NAME, model=models[1], store=location).switched
     back = rollback_collection(NAME, store=location)

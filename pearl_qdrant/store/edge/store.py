@@ -35,6 +35,7 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
+from pearl_qdrant.settings import DEFAULT_QUANTIZATION
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection

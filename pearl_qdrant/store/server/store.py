@@ -305,9 +305,7 @@ def _dense_params(dim: int, quantization: Quantization) -> models.VectorParams:
         turbo = models.TurboQuantQuantizationConfig(bits=models.TurboQuantBitSize.BITS4, always_ram=True)
         codes = models.TurboQuantization(turbo=turbo)
     datatype = models.Datatype.FLOAT16 if stored_bytes(quantization) == 2 else None
-    return models.VectorParams(
-        size=dim, distance=models.Distance.COSINE, quantization_config=codes, datatype=datatype
-    )
+    return models.VectorParams(size=dim, distance=models.Distance.COSINE, quantization_config=codes, datatype=datatype)
 
 
 def check_server(store: ServerStore) -> Iterator[Check]:
