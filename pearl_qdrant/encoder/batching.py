@@ -24,6 +24,7 @@ from tokenizers import Tokenizer
 from pearl_qdrant.encoder.json_files import read_json
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError, ModelError
+from pearl_qdrant.lexical.words import usual_case
 from pearl_qdrant.pieces import pausing
 
 IntArray = npt.NDArray[np.int64]
@@ -78,13 +79,13 @@ class NameTokenizer:
         self._n_prefix = sum(i not in self._special_ids for i in prefix_ids)
 
     def distinct(self, names: Sequence[str]) -> tuple[list[str], IntArray]:
-        """The distinct texts of names, stripped and cut, and the index of each name's text among them, (n,). Raises
-        ValueError if a name has a lone surrogate.
+        """The distinct texts of names, stripped, cut and in `usual_case`, and the index of each name's text among them,
+        (n,). Raises ValueError if a name has a lone surrogate.
         """
         indices: dict[str, int] = {}
         inverse = np.empty(len(names), dtype=np.int64)
         for i, name in enumerate(names):
-            text = name.strip()[: self.max_characters].rstrip()
+            text = usual_case(name.strip()[: self.max_characters].rstrip())
             index = indices.setdefault(text, len(indices))
             if index == len(indices) - 1 and not text.isascii():
                 try:  # neither the tokenizer nor the store can handle invalid Unicode

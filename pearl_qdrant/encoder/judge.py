@@ -21,6 +21,7 @@ from pearl_qdrant.encoder.checkpoint import ONNX_FILE
 from pearl_qdrant.encoder.loading import MODELS_DIR
 from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, open_session, shared_graph
 from pearl_qdrant.errors import CheckpointError
+from pearl_qdrant.lexical.words import usual_case
 from pearl_qdrant.settings import DEFAULT_MODEL, usable_cores
 
 JUDGE_FILE = "onnx/judge.onnx"
@@ -60,7 +61,8 @@ class NameJudge:
         """Judge pairs of a mention and a name.
 
         Args:
-            pairs: The names; of each the first `LONGEST` tokens are read.
+            pairs: The names; of each the first `LONGEST` tokens are read, in `usual_case` where one of the two alone is
+                in capitals.
 
         Returns:
             A logit for each pair, (n,): that both are names of one thing.
@@ -68,6 +70,7 @@ class NameJudge:
         found = np.zeros(len(pairs))
         if not pairs:
             return found
+        pairs = [(a, b) if a.isupper() == b.isupper() else (usual_case(a), usual_case(b)) for a, b in pairs]
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         with tokenizer_errors(self._path, f"cannot tokenise one of {len(texts):,} names"):
             cut = [text[: LONGEST * CHARACTERS_PER_TOKEN] for text in texts]

@@ -260,6 +260,35 @@ def is_word(word: str) -> bool:
     return word in _words_of_texts()
 
 
+_IN_CAPITALS = re.compile(r"[^\W\d_]+")
+_LEAST_CAPITALS, _LEAST_ALONE, _LEAST_WORD = 5, 8, 4
+"""Letters of a word in capitals without which a text may be an abbreviation; of one that stands alone and that no text
+has; and of one that is written small beside others, though no text has it."""
+
+
+def usual_case(text: str) -> str:
+    """A text in capitals alone as others would write it: `KNEE JOINT` as `knee joint`, `BANK OF AMERICA` as `Bank of
+    America`; other texts, and those that may be abbreviations (`IBM CORP`, `XYLTEQ`), as they are.
+    """
+    if not text.isupper():
+        return text
+    words = [word.lower() for word in _IN_CAPITALS.findall(text)]
+    longest = max(map(len, words))
+    if longest < _LEAST_CAPITALS or (len(words) == 1 and longest < _LEAST_ALONE and not is_word(words[0])):
+        return text
+    if all(map(is_common, words)):
+        return text.lower()
+
+    def cased(word: re.Match[str]) -> str:
+        lower = word.group().lower()
+        if word.start() and lower in SMALL_WORDS - LEGAL_FORMS:
+            return lower
+        is_short = len(lower) < _LEAST_WORD and not is_common(lower)
+        return word.group() if is_short or lower in LEGAL_FORMS else lower.capitalize()
+
+    return _IN_CAPITALS.sub(cased, text)
+
+
 _PREFIXES = tuple(
     frozenset(group.split())
     for group in (

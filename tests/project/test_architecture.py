@@ -31,7 +31,8 @@ LINKING = (*STORE, "linking")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*BASE, "lexical", "progress"), ()),
     "settings": BASE,
-    **dict.fromkeys(("binary_tables", "encoder", "report"), (*BASE, "settings")),
+    **dict.fromkeys(("binary_tables", "report"), (*BASE, "settings")),
+    "encoder": (*BASE, "settings", "lexical"),
     **dict.fromkeys(("store", "doctor", "linking"), STORE),
     **dict.fromkeys(("transfer", "service", "resolution", "crosswalk"), LINKING),
     "integrations": (*LINKING, *LIMITS),
