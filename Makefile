@@ -53,7 +53,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 soak: $(VENV)/.installed-dev
-	PYTHONPATH=tests/support:tests/doubles $(BIN)/python tests/soak/soak.py $(SOAK_ARGS)
+	SOAK_CHAINS=100 SOAK_SEED=$$$$ $(BIN)/python -m pytest -n 2 -m slow -k at_random tests/loads/test_kill_resume.py $(SOAK_ARGS)
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

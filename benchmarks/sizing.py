@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from unittest.mock import patch
 from zlib import crc32
 
 import click
@@ -31,7 +32,8 @@ from ingest.base.format import ReadOptions
 from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import Loading, ingest
+from ingest.load.pipeline import ingest
+from ingest.load.request import LoadRequest
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from pearl_qdrant.records import Entity
@@ -95,8 +97,8 @@ def measure(n_names: int, folder: Path) -> tuple[str, ...]:
     collection = store.create(manifest)
     with open_reader([path], "tsv") as reader:
         scanned = scan(reader, ReadReport())
-        with peak_memory() as loading:
-            result = ingest(reader, scanned, encoder, collection, max_errors=0, loading=Loading(finalize=False))
+        with peak_memory() as loading, patch.object(type(collection), "finalize"):
+            result = ingest(reader, scanned, encoder, collection, LoadRequest(max_errors=0))
         start = time.perf_counter()
         with peak_memory() as building:
             collection.finalize()

@@ -1,8 +1,8 @@
 """The registry of formats: which can be read, which one a path shows, and opening a reader.
 
 To add a base that ships as tables: an entry in `ingest/readers/bases.json`. To add another format: a module in
-`ingest/readers` with a reader, its beginning in `ingest/readers/signs.py`, and an entry in `FORMATS` here. An option
-that no other format has is one more field of `ReadOptions`, which its `Format` names. No reader is loaded before it is
+`ingest/readers` with a reader, its beginning in `ingest/readers/signs.py`, and an entry in `formats.json`. An option
+that no other format has is one more field of `ReadOptions`, which its entry names. No reader is loaded before it is
 needed.
 """
 
@@ -12,9 +12,11 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields
-from importlib import import_module
+from importlib import import_module, resources
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ingest.base.format import Format, Head, PathLike, ReadOptions, known_tables, read_head
 from ingest.readers.signs import SIGNS, SIGNS_OF_NAMES
@@ -26,43 +28,10 @@ if TYPE_CHECKING:
     from ingest.base.type_map import TypeMap
 
 
-_TABLE = ("columns", "list_separators")
-
-FORMATS: tuple[Format, ...] = tuple(
-    Format(name, title, reader, what, options, reader == "table.TableReader", sign, tuple(endings.split()))
-    for name, title, reader, what, options, sign, endings in (
-        ("umls", "UMLS", "umls.UmlsReader",
-         "MRCONSO.RRF with MRSTY.RRF and others beside it, RXNCONSO.RRF (RxNorm), or their folder or zip",
-         ("languages", "sabs", "srl_max", "semantic_types"), "MRCONSO.RRF", "rrf"),
-        ("mesh", "MeSH", "umls.MeshReader", "desc*.xml, supp*.xml", (), "", "xml"),
-        ("wikidata", "Wikidata", "wikidata.WikidataReader",
-         "JSON dumps of any year, answers of the API, single and simplified items",
-         ("languages", "classes", "require_sitelink", "links"), "", "json ndjson"),
-        ("obograph", "OBO Graph", "ontology.OboGraphReader", "ontologies in OBO Graph JSON", ("scopes", "links"), "",
-         "json"),
-        ("rdf", "RDF", "rdf.RdfReader",
-         "Turtle, TriG, N-Triples, N-Quads, RDF/XML, JSON-LD: SKOS, OWL, YAGO 4 and 4.5, Wikidata truthy, DBpedia",
-         ("languages", "label_properties", "alias_properties", "type_properties", "scopes", "classes", "links"),
-         "RDF files", "ttl trig nt nq rdf owl jsonld xml"),
-        ("obo", "OBO", "ontology.OboReader", "ontologies in OBO 1.2 and 1.4", ("scopes", "links"), "", "obo"),
-        ("parquet", "Parquet", "table.TableReader", "Parquet, Arrow (Feather) and Arrow streams", _TABLE, "",
-         "parquet arrow feather"),
-        ("xlsx", "workbook", "table.TableReader", "xlsx, xlsb, xls, ods", (*_TABLE, "skip_lines", "records"), "",
-         "xlsx xlsm xlsb xls ods"),
-        ("jsonl", "JSON", "table.TableReader",
-         "objects, one a line (JSON Lines), in an array, or in a wrapping object", (*_TABLE, "encoding", "records"), "",
-         "jsonl ndjson json"),
-        ("xml", "XML", "table.TableReader", "registers with a flat list of records", (*_TABLE, "records"), "", "xml"),
-        ("yaml", "YAML", "table.TableReader", "lists and maps of records", (*_TABLE, "records"), "", "yaml yml"),
-        ("csv", "CSV", "table.TableReader", "text with quoted cells: commas, semicolons, tabs, bars",
-         (*_TABLE, "encoding", "skip_lines", "delimiter"), "", "csv"),
-        ("tsv", "TSV", "table.TableReader", "text with tabs", (*_TABLE, "encoding", "skip_lines"), "",
-         "tsv tab txt dat"),
-    )
-)  # fmt: skip
+FORMATS = msgspec.json.decode(resources.files("ingest").joinpath("formats.json").read_bytes(), type=tuple[Format, ...])
 """In the order in which an input is compared with them."""
 
-_OF_KNOWN_BASES = (*_TABLE, "encoding", "skip_lines", "delimiter", "languages", "records")
+_OF_KNOWN_BASES = tuple("columns list_separators encoding skip_lines delimiter languages records".split())
 
 
 def known_bases() -> tuple[Format, ...]:

@@ -20,7 +20,7 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, open_reader
 from ingest.io.report import ReadReport
 from ingest.load.cluster import RayCluster
-from ingest.load.pipeline import Loading, WriteWindows, ingest, is_unchanged, plain_result, stored_points
+from ingest.load.pipeline import WriteWindows, ingest, is_unchanged, plain_result, stored_points
 from ingest.load.request import LoadEvents, LoadKeywords, LoadRequest, LoadResult
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
@@ -217,10 +217,10 @@ class Session:
             self.scanned,
             self.encoder,
             target,
-            max_errors=self.request.max_errors,
-            loading=Loading(self.input_name, is_update, self.manifest.kb_version, write=self.write),
-            may_remove=self.request.may_remove,
-            events=self.request.events,
+            self.request,
+            input_name=self.input_name,
+            is_update=is_update,
+            write=self.write,
         )
         sync_aliases(target, self.encoder)
         return result

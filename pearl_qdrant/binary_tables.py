@@ -59,15 +59,12 @@ CheckExpansion = Callable[[str, int, int, str], None]
 """Raises FormatError for a path where so many stored bytes become too many of a kind of file."""
 
 
-def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None:
+def check_expansion(
+    path: str, n_stored: int, n_written: int, kind: str, *, grace: int = RATIO_GRACE, ratio: int = MAX_RATIO
+) -> None:
     """Refuse a decompression bomb: one rule for every container. Raises FormatError if the bytes that `n_stored`
-    become, decompressed or declared, are over `MAX_RATIO` times as many.
+    become, decompressed or declared, are over `grace`, and over `ratio` times as many.
     """
-    refuse_expansion(path, n_stored, n_written, kind, grace=RATIO_GRACE, ratio=MAX_RATIO)
-
-
-def refuse_expansion(path: str, n_stored: int, n_written: int, kind: str, *, grace: int, ratio: int) -> None:
-    """As `check_expansion`, by other limits."""
     if n_written > grace and n_written > ratio * n_stored:
         message = (
             f"its {kind} data expands from {n_stored:,} to over {n_written:,} bytes, as no base of names does (limit: "

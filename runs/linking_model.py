@@ -52,6 +52,7 @@ from ingest.base.format import ReadOptions, TableColumns
 from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.load.pipeline import ingest
+from ingest.load.request import LoadRequest
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.encoder.loading import find_model, load_encoder
@@ -187,7 +188,7 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
             file.write(f"{row.entity_id}\t{row.name}\t{row.types}\t{aliases if base.has_aliases else ''}\n")
     reader = open_reader([path], "tsv", ReadOptions(columns=TableColumns()))
     collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))
-    ingest(reader, scan(reader), encoder, collection, max_errors=None)
+    ingest(reader, scan(reader), encoder, collection, LoadRequest(max_errors=None))
     collection.close()
     return name
 

@@ -22,8 +22,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import hypothesis
 import pytest
 from cli_runner import Outcome, Run
+from linker_base import ENTITIES, fill
 from store_cases import LIMITS, manifest_of
-from tiny_models import make_pearl
+from tiny_models import make_bert, make_pearl
 
 from pearl_qdrant.cli import main
 from pearl_qdrant.encoder.loading import load_encoder
@@ -89,6 +90,24 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def encoder(model: Path) -> Encoder:
+    """That checkpoint, loaded."""
+    return load_encoder(str(model), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BERT."""
+    return make_bert(tmp_path_factory.mktemp("models") / "bert")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of asynchronous tests."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Two models of one width."""
     folders = [tmp_path_factory.mktemp("models") / name for name in ("first", "second")]
@@ -101,6 +120,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def shipped() -> Encoder:
     """The model that ships: to load it takes a second."""
     return load_encoder(DEFAULT_MODEL, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def base_store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store with the collection `base`, which no test changes."""
+    path = tmp_path_factory.mktemp("base") / "store"
+    fill(path, "base", str(model), ENTITIES, is_loaded=True)
+    return path
 
 
 @pytest.fixture

@@ -17,15 +17,16 @@ by one, and nothing else: all users of the hashes compare the strings too.
 
 from __future__ import annotations
 
-import json
+import pickle
 import sqlite3
 from abc import ABC, abstractmethod
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from hashlib import blake2b, sha256
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, starmap
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -54,11 +55,6 @@ def name_hash(name: str) -> int:
     return int.from_bytes(digest_of(name), "little")
 
 
-def hash_texts(texts: Sequence[str]) -> Hashes:
-    """`name_hash` of several texts, (n,)."""
-    return _as_hashes(b"".join(map(digest_of, texts)))
-
-
 def _as_hashes(digests: bytes | bytearray) -> Hashes:
     """Digests, one after the other, as numbers."""
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64, copy=False)
@@ -77,31 +73,38 @@ def scattered_excess(entity_id: str, reason: str) -> InputError:
     return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
 
 
-BATCH = 1024
-BATCH_BYTES = 1 << 22
+class HashSet:
+    """A set of texts as hashes of 8 bytes: those of `hashes`, which are sorted, and those that are added."""
+
+    def __init__(self, hashes: Hashes | None = None) -> None:
+        self._hashes = array("Q", b"" if hashes is None else hashes.tobytes())
+        self._n_sorted = len(self._hashes)
+
+    def add(self, text: str) -> None:
+        self._hashes.append(name_hash(text))
+
+    def __contains__(self, text: str) -> bool:
+        self._sort()
+        found = name_hash(text)
+        place = bisect_left(self._hashes, found)
+        return place < self._n_sorted and self._hashes[place] == found
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def repeated(self) -> Hashes:
+        """Those that were added more than once."""
+        self._sort()
+        return _repeated(np.frombuffer(self._hashes, dtype=np.uint64))
+
+    def _sort(self) -> None:
+        if self._n_sorted != len(self._hashes):
+            np.frombuffer(self._hashes, dtype=np.uint64).sort()  # in place
+            self._n_sorted = len(self._hashes)
+
 
 _CACHE_KIB = 16_384
 _ADVICE = "Point TMPDIR to a larger disk. Rows of ids that are scattered over the input need it: sort it by id"
-
-
-def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
-    """Lists of `BATCH` items, or of fewer if these have `BATCH_BYTES` characters together."""
-    batch: list[T] = []
-    size = 0
-    for item in items:
-        batch.append(item)
-        size += size_of(item)
-        if len(batch) >= BATCH or size >= BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def entity_size(entity: Entity) -> int:
-    """Characters of an entity's names, types, description and further fields."""
-    texts = (*entity.aliases, *entity.kb_types, *entity.extra.values())
-    return len(entity.canonical_name) + len(entity.description or "") + sum(map(len, texts))
 
 
 def merge_adjacent(
@@ -165,12 +168,10 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         yield from _counted(runs, report)
         return
     with RowStore() as store:
-        whole = store_scattered(
-            runs, scattered, store, id_of=lambda run: run.entity_id, size_of=entity_size, to_json=entity_to_json
-        )
+        whole = store_scattered(runs, HashSet(scattered), store, id_of=attrgetter("entity_id"), record_of=_values_of)
         yield from _counted(whole, report)
         report.place = "", 0
-        yield from _counted(merge_adjacent(map(entity_from_json, store.rows()), report, _refuse), report)
+        yield from _counted(merge_adjacent(starmap(Entity, store.rows()), report, _refuse), report)
 
 
 def _refuse(reason: str, row: Entity) -> None:
@@ -184,34 +185,27 @@ def _counted(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]
         yield entity
 
 
+_values_of = attrgetter(*(one.name for one in fields(Entity)))  # pickled in half the time of an entity
+
+
 def store_scattered(
     runs: Iterable[T],
-    scattered: npt.NDArray[Any],
+    scattered: HashSet,
     store: RowStore,
     *,
     id_of: Callable[[T], str],
-    size_of: Callable[[T], int],
-    to_json: Callable[[T], str],
-    hash_all: Callable[[list[str]], npt.NDArray[Any]] = hash_texts,
+    record_of: Callable[[T], object] = lambda run: run,
 ) -> Iterator[T]:
-    """Yield the runs that are all there is of their id, in the order of the input; put the others into the database.
-
-    `scattered`: sorted hashes, (s,), of the ids with several runs, as `hash_all` makes them; `id_of`, `size_of` and
-    `to_json` give the id, the characters and the record of a run.
-    """
-    if not len(scattered):
-        yield from runs
-        return
-    for batch in batches(runs, size_of):
-        hashes = hash_all(list(map(id_of, batch)))
-        found = (scattered[np.minimum(np.searchsorted(scattered, hashes), len(scattered) - 1)] == hashes).tolist()
-        if any(found):
-            store.add((id_of(run), to_json(run)) for run, is_found in zip(batch, found, strict=True) if is_found)
-        yield from (run for run, is_found in zip(batch, found, strict=True) if not is_found)
+    """Yield the runs that are all there is of their id, in the order of the input; put the others into the store."""
+    for run in runs:
+        if scattered and id_of(run) in scattered:
+            store.add([(id_of(run), record_of(run))])
+        else:
+            yield run
 
 
 class RowStore:
-    """Texts by id that wait for the end of the input, in an unnamed database on disk."""
+    """What is said of ids and waits for the end of the input, in an unnamed database on disk."""
 
     def __init__(self) -> None:
         # A load may start a reader in one thread and close it in another.
@@ -221,7 +215,8 @@ class RowStore:
             "PRAGMA temp_store = FILE",
             "PRAGMA journal_mode = OFF",
             "PRAGMA synchronous = OFF",
-            "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, record TEXT NOT NULL)",
+            "CREATE TABLE rows (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, record BLOB NOT NULL)",
+            "BEGIN",  # for good: nobody else reads it
         ):
             self._database.execute(statement)
         self._is_indexed = False
@@ -232,34 +227,32 @@ class RowStore:
     def __exit__(self, *exc_info: object) -> None:
         self._database.close()
 
-    def add(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Add ids with texts. Raises InputError if they cannot be written."""
-        records = ((_blob(id_), text) for id_, text in rows)
+    def add(self, rows: Iterable[tuple[str, object]]) -> None:
+        """Add ids with records. Raises InputError if they cannot be written."""
+        records = ((_blob(id_), pickle.dumps(record, pickle.HIGHEST_PROTOCOL)) for id_, record in rows)
         try:
-            self._database.execute("BEGIN")
             self._database.executemany("INSERT INTO rows (id, record) VALUES (?, ?)", records)
-            self._database.execute("COMMIT")
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be stored: {error}. {_ADVICE}") from error
 
-    def find(self, id_: str, most: int) -> list[str]:
-        """The first texts of an id, after all were added. Raises as `add`."""
+    def find(self, id_: str, most: int) -> list[Any]:
+        """The first records of an id, after all were added. Raises as `add`."""
         if not self._is_indexed:
             list(self._read("CREATE INDEX rows_by_id ON rows (id, sequence)"))
             self._is_indexed = True
         return list(self._read("SELECT record FROM rows WHERE id = ? ORDER BY sequence LIMIT ?", _blob(id_), most))
 
-    def rows(self) -> Iterator[str]:
-        """All texts, those of one id together in their order, ids by first appearance. Raises as `add`."""
+    def rows(self) -> Iterator[Any]:
+        """All records, those of one id together in their order, ids by first appearance. Raises as `add`."""
         return self._read(
             "SELECT record FROM (SELECT record, sequence, min(sequence) OVER (PARTITION BY id) AS first FROM rows) "
             "ORDER BY first, sequence"
         )
 
-    def _read(self, query: str, *values: bytes | int) -> Iterator[str]:
+    def _read(self, query: str, *values: bytes | int) -> Iterator[Any]:
         try:
             for (record,) in self._database.execute(query, values):
-                yield record
+                yield pickle.loads(record)  # noqa: S301 - nobody else writes it
         except sqlite3.Error as error:
             raise InputError("temporary file", None, f"rows cannot be read back: {error}. {_ADVICE}") from error
 
@@ -267,20 +260,6 @@ class RowStore:
 def _blob(id_: str) -> bytes:
     """Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL."""
     return id_.encode("utf-8", "surrogatepass")
-
-
-def entity_to_json(entity: Entity) -> str:
-    """An entity as one line of JSON, lone surrogates included."""
-    return json.dumps(_values_of(entity), default=dict)
-
-
-_values_of = attrgetter(*(one.name for one in fields(Entity)))
-
-
-def entity_from_json(record: str) -> Entity:
-    """Reverse `entity_to_json`."""
-    entity_id, canonical_name, aliases, kb_types, types, *others = json.loads(record)
-    return Entity(entity_id, canonical_name, tuple(aliases), tuple(kb_types), tuple(types), *others)
 
 
 class Reader(ABC):
@@ -420,12 +399,10 @@ def _find_conflicts(reader: Reader, pairs: Mapping[int, int], wanted: int) -> li
 
 def find_scattered(reader: Reader) -> Hashes:
     """Sorted hashes of the ids whose rows are scattered, (s,). Raises as `Reader.read`."""
-    ids = bytearray()
+    ids = HashSet()
     for run in reader.read_runs(ReadReport(max_errors=None)):
-        ids += digest_of(run.entity_id)
-    hashes = _as_hashes(ids)
-    hashes.sort()
-    return _repeated(hashes)
+        ids.add(run.entity_id)
+    return ids.repeated()
 
 
 def _repeated(ordered: Hashes) -> Hashes:

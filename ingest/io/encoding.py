@@ -16,7 +16,8 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from importlib import resources
 from itertools import chain
 from typing import BinaryIO
 
@@ -28,119 +29,26 @@ from pearl_qdrant.errors import FormatError, OptionError
 HEAD_BYTES = 1 << 16  # bytes examined to tell text from other files
 _CONTROL = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\r")
 
-_CONVERT = "not RDF. Convert it: robot convert -i FILE -f owl -o FILE.owl"
-_BY_NAME = "It is read from an uncompressed file, by its path"
 
-_FOREIGN = (
-    (b"PK\x03\x04", "a zip archive or a workbook inside another file. Name the file itself"),
-    (b"PK\x05\x06", "an empty zip archive"),
-    (b"\xd0\xcf\x11\xe0", f"an old office document (.xls, .doc). {_BY_NAME}, if it is a workbook"),
-    (b"\x93NUMPY", "an array of NumPy. Write it as Parquet or CSV"),
-    (b"\x80\x04\x95", "a pickle of Python. Write it as Parquet or CSV"),
-    (b"\x89HDF", "an HDF5 file. Write the table as Parquet or CSV"),
-    (b"Obj\x01", "an Avro file. Write it as Parquet or JSON Lines"),
-    (b"ORC", "an ORC file. Write it as Parquet"),
-    (b"<stata_dta>", "a file of Stata. Export it as CSV"),
-    (b"$FL2", "a file of SPSS. Export it as CSV"),
-    (b"\x89PNG", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"%PDF-", "a PDF document"),
-    (b"SQLite format 3\x00", "an SQLite database. Export the table: sqlite3 -header -csv FILE 'SELECT ...'"),
-    (b"PAR1", f"a Parquet file. {_BY_NAME}"),
-    (b"ARROW1", f"an Arrow file. {_BY_NAME}"),
-    (b"FEA1", "a Feather file of version 1. Write it as version 2, or as Parquet"),
-    (b"\x7fELF", "a program"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive. Unpack it: 7z x"),
-    (b"Rar!\x1a\x07", "a RAR archive. Unpack it"),
-    (b"\x04\x22\x4d\x18", "compressed with lz4. Decompress it, or use gzip, bzip2, xz or zstd"),
-    (b"\x1f\x9d", "compressed with compress (.Z). Decompress it"),
-    (b"\x1f\x8b\x08", "compressed twice. Decompress it once"),
-)
-
-_SQL = (
-    rb"(?is)\A(?:\s|--[^\n]*\n|/\*.{0,2000}?\*/;?)*(?:create (?:or replace )?(?:table|database|schema|type)|"
-    rb"insert into|drop table|copy [\w.\"]+ ?\([^\n]*from stdin|(?:set|pragma) [\w@. ]+=|begin(?: transaction)?;|"
-    rb"use [\w`]+;|lock tables)"
-)
-_YAML = (
-    rb"\A(?:[ \t]*(?:#[^\n]*)?\n|%YAML[^\n]*\n)*(?:---[ \t]*(?:\n|#)|- [\w-]+: |"
-    rb"(?:[ \t]*(?:-[ \t])?[\w-]+:[ \t][^\n\t]*\n)*"
-    rb"[\w-]+:[ \t]*\n[ \t]*(?:-[ \t]+)?[\w.:<\"'-]+:)"
-)
-_TEXTS = (
-    (
-        rb"(?is)\A\s*(?:<!--.{0,2000}?-->\s*)*<(?:!doctype html|(?:html|head|body|table|div)\b)",
-        "a web page (HTML). Was an error page downloaded instead",
-    ),
-    (rb"<rdf:RDF|xmlns:rdf=", "RDF/XML. Read it with format rdf"),
-    (rb"<(?:DescriptorRecordSet|SupplementalRecordSet)", "MeSH as XML. Read it with format mesh"),
-    (rb"<(?:\w+:)?Ontology\s[^>]*//www\.w3\.org/2002/07/owl", f"OWL in XML (OWL/XML) syntax, {_CONVERT}"),
-    (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology)\(", f"OWL in functional syntax, {_CONVERT}"),
-    (rb"\A(?:\s|#.*\n)*(?:Prefix|Ontology):\s", f"OWL in Manchester syntax, {_CONVERT}"),
-    (
-        rb"\A\s*<(?:\?xml|!DOCTYPE |[A-Za-z][\w:.-]*[\s>](?s:.)*?</)",
-        "XML that is no known base of names. Convert it to a table",
-    ),
-    (rb"(?mi)^[ \t]*(?:@prefix|@base|prefix\s+\w*:\s*<)", "Turtle (RDF). Read it with format rdf"),
-    (rb"\A\s*(?:<[^>\s]+>|_:\w+)\s+<[^>\s]+>\s", "N-Triples (RDF). Read it with format rdf"),
-    (rb"\A\s*(?:[;#].*\n)*\[\[?[\w .-]+\]\]?\s*\n\s*[\w.-]+ ?=", "an INI file, or TOML. Convert it to a table"),
-    (rb"\A(?:\s*//.*\n)+\s*[\[{]", "JavaScript's notation, JSON with comments. Take them away"),
-    (rb"\A\s*(?:\{\s*[\"}]|\[\s*(?:[\[\"]|\{\s*[\"}]))", "JSON. Read it with format jsonl, and name the columns"),
-    (rb"(?m)^format-version:|^\[Term\]", "an ontology in OBO. Read it with format obo"),
-    (
-        rb"\A\s*(?:(?:var|let|const|export default|window\.\w+)\b[^\n]{0,200}?=?|[\w.]+\()\s*[\[{]",
-        "JavaScript. Keep the JSON",
-    ),
-    (_SQL, "an SQL dump. Export the table as CSV"),
-    (
-        rb"\A(?:version https://git-lfs|/annex/objects/)",
-        "a pointer of Git LFS or git-annex, not the file. Fetch it: git lfs pull, or git annex get",
-    ),
-    (
-        rb"(?m)\A(?:From \S+@|[A-Z][\w-]+: )[^\n]*\n(?s:.){0,2000}?^(?:Received|MIME-Version|Content-Type|Message-ID):",
-        "an e-mail. Save what is attached",
-    ),
-    (rb"\A\s*(?:%.*\s+)*@\w+\s*\{", "BibTeX. Convert it to JSON or CSV"),
-    (rb"\A\s*TY  - ", "RIS. Convert it to JSON or CSV"),
-    (rb"\ABEGIN:V(?:CARD|CALENDAR)", "vCard or iCalendar. Convert it to CSV"),
-    (rb"\A>\S+[^\n\t]*\n[A-Za-z*\n-]{20,}", "FASTA, sequences with headers. Convert it to a table"),
-    (rb"\A\*NEWRECORD\s", "MeSH as ASCII. Fetch its XML"),
-    (rb"\A\d+\|t\|.*\n\d+\|a\|", "texts with annotations (PubTator), not names by id"),
-    (
-        rb"\AID   \w+ .*\n|(?m:^)ID   \S.*\n[A-Z]{2}(?:   \S|\n)",
-        "a flat file as of EMBL or UniProt. Convert it to a table",
-    ),
-    (
-        rb"(?m)\A[A-Z][\w-]*: .*\n(?:.*\n){0,9}%%$",
-        "records of several lines between lines of %%. Convert them to a table",
-    ),
-    (rb"\A\s*\{\|.*\n", "a table of a wiki. Save it as CSV"),
-    (rb"\A\{\\rtf", "RTF. Save it as plain text, or the table as CSV"),
-    (rb"\A0 HEAD\s*\n", "GEDCOM. Convert it to CSV"),
-    (rb"\A\d{5}[a-z]{3}[ a-z\d]{2}22\d{5}", "MARC 21. Convert it to MARCXML: yaz-marcdump -o marcxml"),
-    (rb"(?m)\A(?:#.*\n)*msgid ", "a catalogue of translations (gettext)"),
-    (rb"\A\s*[\[(]?\s*\{\s*'", "Python's own notation, not JSON. Write it with json.dumps"),
-    (_YAML, "YAML. Convert it to JSON Lines"),
-    (
-        rb"\A(?:#.*\n|\s*\n)*(?:[\w./-]+: [^\n\t]*\n){5}",
-        "texts by key. Make a table of it: sed 's/: /,/' FILE > names.csv",
-    ),
-)
+@lru_cache(maxsize=2)
+def _other_files(what: str) -> list[tuple[re.Pattern[bytes], str]]:
+    """How the ``bytes`` or ``text`` of files that are no tables begin, and what they are (`other_files.tsv`)."""
+    text = resources.files("ingest.io").joinpath("other_files.tsv").read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in text.splitlines() if line.startswith(what))
+    return [(re.compile(pattern.encode()), kind) for _, pattern, kind in rows]
 
 
 def describe_text(head: bytes) -> str | None:
     """What a text that is no table looks like, with what to do; None if it is nothing known."""
-    head = head[: 1 << 13]
-    return next((kind for pattern, kind in _TEXTS if re.search(pattern, head)), None)
+    return next((kind for pattern, kind in _other_files("text") if pattern.search(head[: 1 << 13])), None)
 
 
 def check_is_text(path: str, head: bytes) -> None:
     """Refuse a file that is clearly not text with newlines. Raises FormatError, which names the kind."""
     if not head:
         raise FormatError(path, None, "is empty")
-    for magic, kind in _FOREIGN:
-        if head.startswith(magic):
+    for pattern, kind in _other_files("bytes"):
+        if pattern.match(head):
             raise FormatError(path, None, f"is not text but {kind}")
     if head[257:262] == b"ustar":
         raise FormatError(path, None, "is a tar archive. Unpack it: tar -xf")
@@ -240,9 +148,6 @@ class Utf8Source(ByteSource):
             yield from chunks
         else:
             yield from self._watch(first, chunks)
-
-    def close(self) -> None:
-        self._source.close()
 
     def _watch(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Pieces as they are, until bytes that are not UTF-8 show another encoding."""

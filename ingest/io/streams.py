@@ -32,8 +32,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pearl_qdrant import settings
-from pearl_qdrant.binary_tables import refuse_expansion
+from pearl_qdrant import binary_tables, settings
 from pearl_qdrant.errors import FormatError, InputError
 
 CHUNK = 1 << 18  # bytes read or decompressed at a time
@@ -75,17 +74,17 @@ class ByteSource(ABC):
 
 
 @contextmanager
-def as_input_error(path: str, message: str, *, option: str | None = None) -> Iterator[None]:
-    """What the system refuses becomes an `InputError` with this message, which has what it says for ``{}``."""
+def _as_input_error(path: str) -> Iterator[None]:
+    """What the system refuses becomes an `InputError`."""
     try:
         yield
     except OSError as error:
-        raise InputError(path, None, message.format(error.strerror or error), option=option) from error
+        raise InputError(path, None, f"reading failed: {error.strerror or error}") from error
 
 
 def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
     """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
-    with as_input_error(path, "reading failed: {}"):
+    with _as_input_error(path):
         head = read(_PIECE)
         compression = detect_compression(head)
         if compression is not None:
@@ -164,7 +163,7 @@ def _zstd() -> Any:
 
 def check_expansion(path: str, n_stored: int, n_written: int, kind: str) -> None:
     """As `binary_tables.check_expansion`, for all that is read here."""
-    refuse_expansion(path, n_stored, n_written, kind, grace=RATIO_GRACE, ratio=MAX_RATIO)
+    binary_tables.check_expansion(path, n_stored, n_written, kind, grace=RATIO_GRACE, ratio=MAX_RATIO)
 
 
 SEPARATOR = "!"  # between archive and member in the path of a source
@@ -265,7 +264,7 @@ def _opened(path: str, _state: tuple[int, int, int], _process: int) -> zipfile.Z
 def _as_format_error(path: str) -> Iterator[None]:
     """What zipfile raises for a damaged archive becomes a `FormatError`; a disk error an `InputError`."""
     try:
-        with as_input_error(path, "reading failed: {}"):
+        with _as_input_error(path):
             yield
     except (*_DAMAGE, zlib.error, ValueError) as error:
         if isinstance(error, RuntimeError) and "password" in str(error):
@@ -407,10 +406,7 @@ def open_sources(paths: Sequence[str | os.PathLike[str]]) -> tuple[ByteSource, .
 
 def is_folder(path: str) -> bool:
     """Whether a path is a folder; not one that is too long to be a path, as that of a member of an archive may be."""
-    try:
-        return Path(path).is_dir()
-    except OSError:
-        return False
+    return os.path.isdir(path)  # noqa: PTH112 - it never raises
 
 
 def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:

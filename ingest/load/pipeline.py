@@ -3,7 +3,7 @@
 A first load, one that goes on after a kill, one that mends what a store has lost, and an update to a newer release are
 the same pass. An empty collection has nothing to compare. Otherwise the base is compared first by point ids, 8 bytes of
 memory a name: what lacks waits in an unnamed temporary file; where only other fields changed, the payload is replaced
-and the vector stays. Two of n points share their 8 bytes with probability n^2 / 2^61; then one retired name stays.
+and the vector stays. Two of n points share their 8 bytes with probability n^2 / 2^65; then one retired name stays.
 
 Three threads work at once, joined by queues of `QUEUE` windows: one reads names, one encodes a window of them, one
 turns the last window into points and writes it. The encoder encodes a name once within a window; across windows,
@@ -16,26 +16,22 @@ the last one to finish builds the graph.
 from __future__ import annotations
 
 import queue
-import tempfile
 import threading
 import time
 import weakref
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import BinaryIO, TypeVar, cast
+from typing import TypeVar, cast
 
-import msgspec
 import numpy as np
 
-from ingest.base.reader import Hashes, Reader, ScanResult, hash_texts
+from ingest.base.reader import Hashes, HashSet, Reader, RowStore, ScanResult
 from ingest.io.report import ReadReport
-from ingest.io.streams import as_input_error
-from ingest.load.request import LoadEvents, LoadResult, MayRemove, allow
+from ingest.load.request import LoadEvents, LoadRequest, LoadResult, MayRemove
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.lexical.ngrams import IdfTable
@@ -91,20 +87,16 @@ class RepeatedNames:
     """An encoder that remembers the vectors of names that repeat, by their sorted hashes."""
 
     def __init__(self, encoder: Encoder, repeated_name_hashes: Hashes) -> None:
-        self._encoder, self._repeated = encoder, repeated_name_hashes
+        self._encoder, self._repeated = encoder, HashSet(repeated_name_hashes)
         self._kept: OrderedDict[str, Encoded] = OrderedDict()
 
     def encode(self, names: Sequence[str]) -> Encoded:
         """As `Encoder.encode`; remembered names are not encoded again."""
         distinct = list(dict.fromkeys(names))
         new = [name for name in distinct if name not in self._kept]
-        found = self._encoder.encode(new)
-        if len(new) < len(names):
-            kept = [name for name in distinct if name in self._kept]
-            place = {name: i for i, name in enumerate((*new, *kept))}
-            whole = joined([found, *(self._kept[name] for name in kept)]).take([place[name] for name in names])
-        else:
-            kept, whole = [], found
+        found, kept = self._encoder.encode(new), [name for name in distinct if name in self._kept]
+        place = {name: i for i, name in enumerate((*new, *kept))}
+        whole = joined([found, *(self._kept[name] for name in kept)]).take([place[name] for name in names])
         for name in kept:
             self._kept.move_to_end(name)
         self._remember(new, found)
@@ -116,11 +108,9 @@ class RepeatedNames:
 
     def _remember(self, names: Sequence[str], encoded: Encoded) -> None:
         """Keep the vectors of the names that the scan found more than once."""
-        if len(self._repeated) and names:
-            hashes = hash_texts(names)
-            at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
-            for i in np.flatnonzero(self._repeated[at] == hashes).tolist():
-                self._kept[names[i]] = encoded.take([i])
+        for i, name in enumerate(names if self._repeated else ()):
+            if name in self._repeated:
+                self._kept[name] = encoded.take([i])
         while len(self._kept) > CAPACITY:
             self._kept.popitem(last=False)
 
@@ -198,7 +188,8 @@ WINDOW = 4096  # Names encoded together: enough to sort by length with little pa
 FLUSH_S = 10.0  # Seconds between two flushes, which take a fraction of a second
 
 
-class Named(msgspec.Struct, array_like=True):
+@dataclass(frozen=True, slots=True)
+class Named:
     """An entity, and those of its names that are to be written."""
 
     entity: Entity
@@ -281,54 +272,44 @@ def _windows(named: Iterable[Named]) -> Iterator[Window]:
         yield window
 
 
-@dataclass(frozen=True, slots=True)
-class Loading:
-    """What a load is to its collection: `input_name` identifies it among those that are loaded into it; an update wants
-    it to hold nothing else; without `finalize` no graph is built; `write` writes elsewhere than in this process.
-    """
-
-    input_name: str = "input"
-    is_update: bool = False
-    kb_version: str | None = None
-    finalize: bool = True
-    write: WriteWindows | None = None
-
-
-def ingest(  # long: all arguments of a load are documented here
+def ingest(  # long: the steps of a load are all here
     reader: Reader,
     scan: ScanResult,
     encoder: Encoder,
     collection: Collection,
+    request: LoadRequest,
     *,
-    max_errors: int | None,
-    loading: Loading = Loading(),
-    may_remove: MayRemove = allow,
-    events: LoadEvents | None = None,
+    input_name: str = "input",
+    is_update: bool = False,
+    write: WriteWindows | None = None,
 ) -> LoadResult:
-    """Bring a collection to a scanned base, and build its graph; writing a name twice changes nothing.
+    """Bring a collection to a scanned base, and build its graph; writing a name twice changes nothing. `input_name`
+    identifies the base among those that are loaded into the collection; an update wants it to hold nothing else;
+    `write` writes elsewhere than in this process.
 
     While the manifest has an unfinished load of another input, the graph is not built. An update deletes nothing if
     rows of the new release could not be read, or `may_remove` refuses. Raises InputError if the input cannot be read,
     or has too many bad rows; StoreError if the store fails after all retries, or does not hold what was written.
     """
-    events, start = events or LoadEvents(), time.perf_counter()
-    before = _start(collection, encoder, scan, loading.input_name, is_update=loading.is_update)
+    events, start = request.events, time.perf_counter()
+    before = _start(collection, encoder, scan, input_name, is_update=is_update)
 
     def note(stored: int, *, is_done: bool = False) -> None:
-        if not loading.is_update:
-            noted = Checkpoint(input=loading.input_name, digest=scan.digest, entities=stored, is_done=is_done)
+        if not is_update:
+            noted = Checkpoint(input=input_name, digest=scan.digest, entities=stored, is_done=is_done)
             collection.write_checkpoint(noted)
         events.entities_stored(stored)
 
     repeated = scan.repeated_name_hashes
-    elsewhere = None if loading.write is None else partial(loading.write, collection.manifest, repeated)
+    elsewhere = None if write is None else partial(write, collection.manifest, repeated)
     writing = _Pass(RepeatedNames(encoder, repeated), collection, events, note, elsewhere)
 
     def bring() -> Inventory:
-        report = ReadReport(max_errors=max_errors)
+        report = ReadReport(max_errors=request.max_errors)
         entities = reader.read(report, scattered=scan.scattered)
-        with Inventory(collection) as inventory:
-            if not loading.is_update and not collection.count():
+        with RowStore() as store:
+            inventory = Inventory(collection, store)
+            if not is_update and not collection.count():
                 inventory.added = scan.names
                 writing.run(Named(entity, list(entity.names())) for entity in entities)
                 return inventory
@@ -336,8 +317,8 @@ def ingest(  # long: all arguments of a load are documented here
             if inventory.entities and before.state == "loading":
                 events.resumed(inventory.entities)
             writing.stored = inventory.entities
-            if inventory.to_write:
-                writing.run(inventory.lacking())
+            if inventory.added:
+                writing.run(store.rows())
             return inventory
 
     inventory = bring()
@@ -345,33 +326,33 @@ def ingest(  # long: all arguments of a load are documented here
         inventory.added += bring().added
         _check_count(collection, scan)
     n_removed = n_kept = 0
-    if loading.is_update:
-        n_removed, n_kept = _remove_retired(collection, inventory, scan, may_remove)
+    if is_update:
+        n_removed, n_kept = _remove_retired(collection, inventory, scan, request.may_remove)
     note(scan.entities, is_done=True)
     load_seconds, start = time.perf_counter() - start, time.perf_counter()
     checkpoints = collection.read_manifest().checkpoints
     unfinished = tuple(one.input for one in checkpoints if not one.is_done)
-    if loading.finalize and not unfinished:
+    if not unfinished:
         collection.finalize(events.graph_built)
-    graph_seconds, points = time.perf_counter() - start, collection.count()
+    graph_seconds = time.perf_counter() - start
     if not unfinished:
         inputs = [LoadedInput(input=one.input, digest=one.digest) for one in checkpoints]
-        if loading.is_update and not n_kept:
-            inputs = [LoadedInput(input=loading.input_name, digest=scan.digest)]
-        _finish(collection, scan, inputs, points, loading)
+        if is_update and not n_kept:
+            inputs = [LoadedInput(input=input_name, digest=scan.digest)]
+        _finish(collection, scan, inputs, request, is_update=is_update)
     return replace(
         plain_result(collection, scan, encoder.info),
         load_seconds=load_seconds,
         encode_seconds=writing.encode_seconds,
         graph_seconds=graph_seconds,
-        is_update=loading.is_update,
+        is_update=is_update,
         added=inventory.added,
         changed=inventory.changed,
         unchanged=inventory.unchanged,
         removed=n_removed,
         kept=n_kept,
         resumed_at=inventory.entities,
-        rewritten=inventory.added if not loading.is_update and _was_whole(before, scan) else 0,
+        rewritten=inventory.added if not is_update and _was_whole(before, scan) else 0,
         unfinished=unfinished,
     )
 
@@ -408,15 +389,16 @@ def _remove_retired(
 
 
 def _finish(
-    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], points: int, loading: Loading
+    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], request: LoadRequest, *, is_update: bool
 ) -> None:
     """Write the inputs, the counts and the IDF table to the manifest, and remove their checkpoints.
 
     In a folder that is one write. On a server the checkpoints go last: a load that dies before is repeated.
     """
+    points = collection.count()
     idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
     before, names = collection.read_manifest(), {one.input for one in inputs}
-    others = () if loading.is_update else tuple(one for one in before.loaded if one.input not in names)
+    others = () if is_update else tuple(one for one in before.loaded if one.input not in names)
     changed = {
         "state": "ready",
         "ngram_rarity": idf,
@@ -424,10 +406,8 @@ def _finish(
         "checkpoints": tuple(one for one in before.checkpoints if one.input not in names),
         "entities": scan.entities if points == scan.names else collection.count_entities(),
         "names": points,
-        "edited": not loading.is_update
-        and before.edited
-        and points != scan.names,  # what was added by hand is still there
-        "kb_version": loading.kb_version or before.kb_version,
+        "edited": not is_update and before.edited and points != scan.names,  # what was added by hand is still there
+        "kb_version": request.kb_version or before.kb_version,
     }
     collection.write_manifest(before.model_copy(update=changed))
     for name in names:
@@ -448,25 +428,14 @@ def _check_count(collection: Collection, scan: ScanResult) -> None:
 BATCH = 1000  # Points looked up, replaced or deleted at a time
 
 
-_NOT_WRITTEN = "temporary file", "new names cannot be written: {}. Point TMPDIR to a larger disk"
-
-
 class Inventory:
-    """A base compared with a collection; ends its temporary file as a context manager. Counts entities that are stored
-    as they are, names that are lacking, had another payload, or are stored, and names in the file.
+    """A base compared with a collection; what lacks goes into `store`, as `Named`. Counts entities that are stored as
+    they are, and names that are lacking, had another payload, or are stored.
     """
 
-    def __init__(self, collection: Collection) -> None:
-        self.entities = self.added = self.changed = self.unchanged = self.to_write = 0
-        self._collection = collection
-        self._seen = array("Q")
-        self._file = cast("BinaryIO", tempfile.TemporaryFile(prefix="pearl-qdrant-"))  # noqa: SIM115
-
-    def __enter__(self) -> Inventory:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._file.close()
+    def __init__(self, collection: Collection, store: RowStore) -> None:
+        self.entities = self.added = self.changed = self.unchanged = 0
+        self._collection, self._store, self._seen = collection, store, HashSet()
 
     def compare(self, entities: Iterator[Entity], on_progress: Callable[[int], None]) -> None:
         """Look all entities up; `on_progress` is called with the number of names that are stored. Raises InputError if
@@ -475,7 +444,8 @@ class Inventory:
         """
         while batch := list(islice(entities, BATCH)):
             points = plain_points(self._collection.manifest.kb, batch)
-            self._seen.extend(_short(point.id) for point in points)
+            for point in points:
+                self._seen.add(point.id)
             known = stored_points(self._collection, [point.id for point in points])
             n_before, changed, row = self.unchanged, list[NamePoint](), iter(points)
             for entity in batch:
@@ -500,27 +470,12 @@ class Inventory:
             else:
                 self.unchanged += 1
         self.entities += not lacking and len(changed) == n_before
-        self.to_write += len(lacking)
         if lacking:
-            with as_input_error(*_NOT_WRITTEN):
-                self._file.write(msgspec.json.encode(Named(entity, lacking)) + b"\n")
-
-    def lacking(self) -> Iterator[Named]:
-        """What is to be written, in the order of the base."""
-        with as_input_error(*_NOT_WRITTEN):
-            self._file.seek(0)
-            yield from map(msgspec.json.Decoder(Named).decode, self._file)
+            self._store.add([(entity.entity_id, Named(entity, lacking))])
 
     def find_retired(self) -> list[str]:
         """Ids of the points that the base lacks, without those of learned names."""
-        seen, missing = np.sort(np.frombuffer(self._seen, dtype=np.uint64)), list[str]()
-        padded = np.append(seen, np.uint64(0))
-        points = self._collection.scroll()
-        while ids := [point.id for point in islice(points, BATCH)]:
-            short = np.fromiter(map(_short, ids), dtype=np.uint64, count=len(ids))
-            at = np.searchsorted(seen, short)
-            is_seen = (padded[at] == short) & (at < len(seen))
-            missing += [ids[i] for i in np.flatnonzero(~is_seen).tolist()]
+        missing = [point.id for point in self._collection.scroll() if point.id not in self._seen]
         of_learned = alias_point_ids(self._collection) if missing else frozenset[str]()
         return [one for one in missing if one not in of_learned]
 
@@ -537,8 +492,3 @@ def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
     """A point with the stored predictions of the type head, which depend on the name alone."""
     predicted = "phrase_type", "lexical_class", "predicted_type", "type_probability"
     return replace(point, **{name: getattr(stored, name) for name in predicted})
-
-
-def _short(point_id: str) -> int:
-    """60 random bits of a UUID5, and its version."""
-    return int(point_id[:8] + point_id[9:13] + point_id[14:18], 16)

@@ -269,8 +269,10 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     taken.update((id_, name, *chain.from_iterable(given.values())))
     layout = Layout(id_, name, find("type"), find("alias"), header=header, is_open=not given)
     if not given:
-        layout.aliases += tuple(i for i in columns_of(header, "name", taken) if words_of(header[i])[-2:-1] and
-                                _is_further(words_of(header[i])) and i not in layout.aliases)  # fmt: skip
+        others = ((i, words_of(header[i])) for i in columns_of(header, "name", taken) if i not in layout.aliases)
+        layout.aliases += tuple(  # a short name, one in another language
+            i for i, words in others if words[-2:-1] and (words[-2] in OTHER_NAMES or words[-1] in LANGUAGES)
+        )
         if "symbol" not in words_of(header[id_]):
             layout.aliases += tuple(_symbols(header, id_, name, taken))
         layout.aliases = tuple(i for i in layout.aliases if not _is_flag(table, i))
@@ -318,11 +320,6 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
     if name is None:
         raise _column_error(table, header, "name")
     return ids[0][1], name
-
-
-def _is_further(words: list[str]) -> bool:
-    """Whether the words are of a column with a further name: a short one, one in another language."""
-    return words[-2] in OTHER_NAMES or words[-1] in LANGUAGES
 
 
 def _symbols(header: Sequence[str], id_: int, name: int, taken: Set[int]) -> Iterator[int]:

@@ -8,8 +8,6 @@ language, and those inside a text. YAML is read without types, so that ``NO`` an
 
 from __future__ import annotations
 
-import json
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +16,8 @@ from html.entities import name2codepoint
 from itertools import chain
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+import msgspec
 
 from ingest.io import limits
 from ingest.io.encoding import Utf8Source
@@ -31,33 +31,18 @@ _OF_TEXTS = ("lang", "space")  # attributes that leave a text what it is
 _LEAST_COMMON = 3  # letters of the name of a list and those of its elements
 
 
-class Converted(ByteSource):
-    """A source that comes as JSON; `about` says of what."""
-
-    about = ""
-
-    def __init__(self, source: ByteSource) -> None:
-        self.path, self.size, self._source = source.path, source.size, source
-
-    @abstractmethod
-    def chunks(self) -> Iterator[bytes]: ...
-
-    def close(self) -> None:
-        self._source.close()
-
-
-class XmlSource(Converted):
+class XmlSource(ByteSource):
     """XML as JSON Lines, an object for each record: for each element at the path that is wanted, else at the place
     where most elements of one name are, and none around them is repeated.
     """
 
     def __init__(self, source: ByteSource, wanted: str | None) -> None:
-        super().__init__(source)
+        self.path, self.size, self._source = source.path, source.size, source
         self.others: list[tuple[str, int]] = []  # lists that are not read, known with the place
         self._wanted = tuple(filter(None, wanted.split("."))) if wanted is not None else None
 
     @property
-    def about(self) -> str:  # type: ignore[override] # found when it is read
+    def about(self) -> str:
         return f"XML, the elements '{'.'.join(self.place)}'"
 
     @cached_property
@@ -86,7 +71,7 @@ class XmlSource(Converted):
     def chunks(self) -> Iterator[bytes]:
         place = self.place
         for _, element in read_elements(self._source, lambda path: tuple(path) == place):
-            yield json.dumps(_as_object(element), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            yield msgspec.json.encode(_as_object(element)) + b"\n"
 
 
 class _EnoughError(Exception):
@@ -102,44 +87,45 @@ def _count(counts: Counter[tuple[str, ...]], path: Sequence[str]) -> bool:
 
 def _as_object(element: Element) -> dict[str, Any]:
     found: dict[str, Any] = {_local(key): value for key, value in element.attrib.items()}
-    is_named = len({inner.get("name") for inner in element if len(inner) or _text_of(inner)}) == len(element) > 0
+    is_named = len({inner.get("name") for inner in element if len(inner) or text_of(inner)}) == len(element) > 0
     for inner in element:
         key, value = _local(inner.tag), _value_of(inner)
         if is_named and (name := inner.get("name")):
             one = inner[0] if len(inner) == 1 else inner
-            key, value = name, _text_of(one) or _value_of(one)
+            key, value = name, text_of(one) or _value_of(one)
         elif (listed := _listed(inner)) and listed not in found:
             key, value = listed, [_value_of(one) for one in inner]
         if key in found:
             found[key] = [*found[key], value] if isinstance(found[key], list) else [found[key], value]
         else:
             found[key] = value
-    if text := _text_of(element):
+    if text := text_of(element):
         found.setdefault("value", text)
     return found
 
 
 def _value_of(element: Element) -> Any:
     """An element as a text, if it has no more than one; else as an object."""
-    if _text_of(element) and len(element):
+    if text_of(element) and len(element):
         return " ".join("".join(element.itertext()).split())
-    if not len(element) and list(element.attrib) == ["value"] and not _text_of(element):  # as FHIR writes texts
+    if not len(element) and list(element.attrib) == ["value"] and not text_of(element):  # as FHIR writes texts
         return element.attrib["value"]
     is_text = not len(element) and all(_local(key) in _OF_TEXTS for key in element.attrib)
-    return _text_of(element) if is_text else _as_object(element)
+    return text_of(element) if is_text else _as_object(element)
 
 
 def _listed(element: Element) -> str:
     """The name of the elements in one that is there for them alone, as in ``akaList`` and ``aliases``; else ""."""
     names = {_local(inner.tag) for inner in element}
-    if len(names) != 1 or _text_of(element) or not all(value.isdecimal() for value in element.attrib.values()):
+    if len(names) != 1 or text_of(element) or not all(value.isdecimal() for value in element.attrib.values()):
         return ""
     name = names.pop()
     stem = name.casefold()[: max(_LEAST_COMMON, len(name) - 1)]  # categories, category
     return name if _local(element.tag).casefold().startswith(stem) else ""
 
 
-def _text_of(element: Element) -> str:
+def text_of(element: Element) -> str:
+    """The text at the start of an element, on one line."""
     return " ".join((element.text or "").split())
 
 
@@ -180,10 +166,13 @@ def read_elements(source: ByteSource, is_wanted: Callable[[Sequence[str]], bool]
         raise FormatError(source.path, line, f"is damaged or cut off ({error}). Fetch it again") from error
 
 
-class YamlSource(Converted):
+class YamlSource(ByteSource):
     """YAML as one document of JSON, or as a list of its documents."""
 
     about = "YAML"
+
+    def __init__(self, source: ByteSource) -> None:
+        self.path, self.size, self._source = source.path, source.size, Utf8Source(source)
 
     def chunks(self) -> Iterator[bytes]:
         """Raises FormatError if it is no YAML, is too large, or refers to itself so that it grows without end."""
@@ -196,7 +185,7 @@ class YamlSource(Converted):
         try:
             documents = list(yaml.load_all(data.decode("utf-8", "replace"), Loader=loader))
             check_expansion(self.path, len(data), _size(documents, {}), "YAML")
-            yield json.dumps(documents[0] if len(documents) == 1 else documents).encode()
+            yield msgspec.json.encode(documents[0] if len(documents) == 1 else documents)
         except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(self.path, None, f"is no YAML that can be read ({error})") from error
 
@@ -210,8 +199,3 @@ def _size(value: Any, known: dict[int, int]) -> int:
         inner = chain.from_iterable(value.items()) if isinstance(value, dict) else value
         known[id(value)] = 2 + sum(_size(one, known) for one in inner)
     return known[id(value)]
-
-
-def convert(source: ByteSource, kind: str, wanted: str | None) -> Converted:
-    """A file of XML or YAML as JSON; `wanted` is the path of the records of XML."""
-    return XmlSource(source, wanted) if kind == "xml" else YamlSource(Utf8Source(source))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence, Set
 from functools import lru_cache
+from importlib import resources
 from itertools import islice, zip_longest
 from typing import Any
+
+import msgspec
 
 from ingest.base.format import TableColumns
 from pearl_qdrant.cells import text_of
@@ -17,55 +20,37 @@ def shown(cell: Any) -> str:
     return "" if cell is None else text_of(cell)
 
 
-HEADERS = {
-    "id": "id entity_id cui qid identifier ident ui npi cik isin geoid loinc_num concept_id concepturi curie code uri "
-    "iri uid wikidata_id geonameid item lei nconst tconst pk kennung nummer tunnus koodi identifiant clave código "
-    "codigo codice kode kod kód код номер 编号 代码 コード".split(),
-    "name": "canonical_name name preferred_label preferred_name preferred_term preflabel label title term item_label "
-    "bezeichnung firma titel titre libellé intitulé nom nombre denominación nome denominazione título titulo naam navn "
-    "namn nimi nazwa název имя название наименование 名称 名前".split(),
-    "type": "type types kb_types entity_type semantic_type semantic_types".split(),
-    "alias": "aliases alias synonyms synonym alternatenames alternate_names alternative_names alt_names alt_labels "
-    "altlabel alt_label also_known_as aka display_name_alternatives other_names exact_synonyms item_alt_label "
-    "синонимы".split(),
-    "description": "description definition desc item_description definitions описание".split(),
-    "popularity": ["popularity"],
-}
+_WORDS = msgspec.json.decode(resources.files("ingest.readers").joinpath("header_words.json").read_bytes())
+
+
+def _words(key: str) -> frozenset[str]:
+    return frozenset(_WORDS[key].split())
+
+
+HEADERS: dict[str, list[str]] = {what: words.split() for what, words in _WORDS["heads"].items()}
 """Words by what a column is, in order of preference, should a header have several; cells are compared without signs."""
 
-LAST_WORDS = {
-    "id": "id identifier code cui curie uri iri ui uuid guid number nr no key kennung nummer код".split(),
-    "name": "name label title term designation".split(),
-    "alias": "synonyms synonym aliases alias aka symbols acronyms acronym abbreviations abbreviation".split(),
-    "description": "description definition definitions".split(),
-}
-_SYMBOLS = frozenset(("symbol", "accession", "uuid", "guid"))
+LAST_WORDS: dict[str, list[str]] = {what: words.split() for what, words in _WORDS["last_words"].items()}
+_SYMBOLS = _words("symbols")
 """Words that are ids where no column is called so; a symbol beside an id is an alias."""
 _NUMBERS = (["nr"], ["no"], ["num"], ["number"])  # of a row or of an entity, where there is no other id
 
-_OF_KINDS = frozenset("type kind class category status language currency zip post postal phone".split())
+_OF_KINDS = _words("many_have_the_same")
 """Before a word for ids: many entities have the same."""
 
 _JOINED = {"id": re.compile(r"[A-Z]{3,}(?:ID|CODE)"), "name": re.compile(r"(?!FIRST|LAST|SUR|USER|FILE)[A-Z]{3,}NAME")}
-_OF_PERSONS = frozenset("first last middle given family maiden sur second third fourth".split())
-_PARTS = {
-    word: place
-    for place, words in enumerate((
-        "firstname givenname forename vorname prénom prenom nombre nome имя", "middlename secondname", "thirdname",
-        "fourthname", "lastname familyname surname nachname familienname nom apellido cognome sobrenome фамилия",
-    ))
-    for word in words.split()
-}  # fmt: skip
+_OF_PERSONS = _words("of_persons")
+_PARTS = {word: place for place, words in enumerate(_WORDS["parts_of_a_name"]) for word in words.split()}
 """Columns of parts of a person's name, in their order in it."""
-_TITLES = frozenset(("title", "titel", "titre"))  # of a person, where the parts of the name have columns
-OTHER_NAMES = frozenset(
-    "ascii alt alternative alternate brand common english former full local long native official old original other "
-    "prev previous scientific short trade trading variant vernacular".split()
-)
+_TITLES = _words("titles")  # of a person, where the parts of the name have columns
+OTHER_NAMES = _words("other_names")
 """What a further column of names is called, before the word for names."""
 
-LANGUAGES = "en de fr es it pt nl ru uk pl cs sv da nb fi hu ro el tr ar fa he hi zh ja ko vi".split()
+LANGUAGES: list[str] = _WORDS["languages"].split()
 """Behind a word for names: the language of the names, those of a name in order of preference."""
+
+HEADER_WORDS = _words("ends_of_heads")
+"""Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
 
 _BRACKETS = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _AFTER = re.compile(r"; .*|:(?:string|int|long|float|double|boolean|date(?:time)?)\b.*", re.DOTALL)
@@ -175,14 +160,6 @@ def find_all(header: Sequence[str], words: Sequence[str], taken: Set[int] = froz
     found = (folded.index(word) for word in words if word in folded)
     return tuple(i for i in found if i not in taken)
 
-
-HEADER_WORDS = frozenset(
-    "category class code codes concept curie definition description descriptor designation entity gene group "
-    "heading id identifier iri item key kind label labels lang language mention name names number parent "
-    "preflabel ref reference source status string surface symbol synonym synonyms tag term terms text title "
-    "titles type types uid uri url uuid value word".split()
-)
-"""Last words of heads of columns. Two of them, and only words beside, are hardly the id and the name of an entity."""
 
 INDEX = "Unnamed: "  # what pandas writes over a column without a name
 NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")

@@ -27,7 +27,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-import msgspec
 import numpy as np
 import pyoxigraph
 from pyoxigraph import Literal, NamedNode, Quad
@@ -50,9 +49,6 @@ from pearl_qdrant.records import Entity
 BLANK_NODE = "blank_node"
 
 Run = tuple[str, list[known.Fact]]  # a subject and what is said of it in one place
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(tuple[int, str, list[known.Fact]])
 
 # Files of YAGO that name nothing. In Turtle the taxonomy has the classes of the schema, too.
 _UNUSED = re.compile(r"yago.*(?:wd-facts|annotated-facts|meta|shapes|statistics|log|schema\.ttl)\b", re.IGNORECASE)
@@ -152,28 +148,22 @@ class RdfReader(Reader):
         wanted = maker.profile.properties()
         with RowStore() as store:
             for number, (source, syntax) in enumerate(self._files):
-                runs = _read_runs(source, syntax, wanted, report, None)
-                for subject, facts in self._adjacent(runs, store, number):
+                read = _read_runs(source, syntax, wanted, report, None)
+                adjacent = store_scattered(
+                    ((number, known.entity_id(subject), facts) for subject, facts in read),
+                    self._find_vocabulary().scattered,
+                    store,
+                    id_of=itemgetter(1),
+                )
+                for _, subject, facts in adjacent:
                     report.place = source.path, facts[0][3]
                     entity = maker.make(subject, facts)
                     if entity is not None:
                         yield entity
-            for subject, records in groupby(map(_decoder.decode, store.rows()), itemgetter(1)):
+            for subject, records in groupby(store.rows(), itemgetter(1)):
                 entity = maker.make(subject, self._join(subject, records, report))
                 if entity is not None:
                     yield entity
-
-    def _adjacent(self, runs: Iterable[Run], store: RowStore, number: int) -> Iterator[Run]:
-        """The id of an entity and all that is said of it, where that is one run; the others go into the store."""
-        return store_scattered(
-            ((known.entity_id(subject), facts) for subject, facts in runs),
-            self._find_vocabulary().scattered,
-            store,
-            id_of=itemgetter(0),
-            size_of=lambda run: sum([len(fact[1]) for fact in run[1]]),
-            to_json=lambda run: _encoder.encode((number, *run)).decode(),
-            hash_all=lambda ids: np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids)),
-        )
 
     def _join(
         self, subject: str, records: Iterable[tuple[int, str, list[known.Fact]]], report: ReadReport

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import resources
 from itertools import chain
-from typing import Any
 
 import msgspec
-import numpy as np
 from pyoxigraph import Quad
 
 from ingest.base.format import ReadOptions
 from ingest.base.languages import language_code
+from ingest.base.reader import HashSet
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
 from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, Term, clean, short_id
-from ingest.readers.signs import PREFIXES
+from ingest.readers.signs import PREFIXES, VOCABULARIES
 from ingest.readers.wikidata import (
     FALLBACK,
     MULTILINGUAL,
@@ -55,37 +53,20 @@ RDF_TYPE, LABEL, LITERAL_FORM, DEPRECATED, NOTATION = expand(
 )
 SUBCLASS_OF, CONCEPT, WIKIDATA_TYPE, WIKIDATA_PARENT = expand("rdfs:subClassOf skos:Concept wdt:P31 wdt:P279".split())
 ALT_ID, XREF, NAMESPACE = expand(f"oboInOwl:{name}" for name in ("hasAlternativeId", "hasDbXref", "hasOBONamespace"))
-REPLACED_BY = frozenset(expand(("obo:IAO_0100001", "dcterms:isReplacedBy")))
-SAME_AS = frozenset(expand(("owl:sameAs", "skos:exactMatch", "schema:sameAs", "https://schema.org/sameAs")))
-CLASSES = frozenset(expand(("owl:Class", "rdfs:Class")))
-PROPERTIES = frozenset(
-    expand(
-        "rdf:Property owl:ObjectProperty owl:DatatypeProperty owl:AnnotationProperty owl:FunctionalProperty "
-        "owl:TransitiveProperty owl:SymmetricProperty owl:InverseFunctionalProperty".split()
-    )
-)
 BASE = "file:///"  # before a relative IRI; it is removed from ids again
-_ISO = "http://purl.org/iso25964/skos-thes#"
-NO_ENTITIES = frozenset(
-    expand(
-        "skos:ConceptScheme skos:Collection skos:OrderedCollection owl:Ontology owl:Axiom owl:Restriction skosxl:Label "
-        f"rdfs:Datatype sh:NodeShape sh:PropertyShape {_ISO}ThesaurusArray {_ISO}ConceptGroup "
-        "http://rdfs.org/ns/void#Dataset".split()
-    )
-)
+_TERMS = {what: expand(names.split()) for what, names in VOCABULARIES["terms"].items()}
+REPLACED_BY, SAME_AS = frozenset(_TERMS["replaced_by"]), frozenset(_TERMS["same_as"])
+CLASSES, PROPERTIES = frozenset(_TERMS["classes"]), frozenset(_TERMS["properties"])
+NO_ENTITIES = frozenset(_TERMS["no_entities"])
 """Classes of what organises a vocabulary and is not in it."""
 
-VOCABULARIES = (*(PREFIXES[name] for name in "rdfs owl skos rdf skosxl sh oboInOwl".split()), _ISO)
-_EMPTY_TYPES = frozenset({"Thing", "Resource", "NamedIndividual", "Concept", "Class", "Item"})
-_TYPE_SPACES = (
-    *("http://schema.org/", "https://schema.org/", "http://bioschemas.org/", PREFIXES["foaf"], PREFIXES["dbo"]),
-    *("http://wikiba.se/ontology#", "http://www.w3.org/ns/org#", "http://www.w3.org/2003/01/geo/wgs84_pos#"),
-    *VOCABULARIES,
-)
+_TYPE_SPACES = (*_TERMS["spaces_of_types"], *_TERMS["vocabularies"])
+_EMPTY_TYPES = frozenset("Thing Resource NamedIndividual Concept Class Item".split())
 _ID_SPACES = (WIKIDATA, YAGO, BASE)
 
 
-class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(frozen=True, slots=True)
+class Profile:
     """How the entities of a vocabulary are read.
 
     Attributes:
@@ -119,7 +100,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def extend(self, labels: Iterable[str], aliases: Iterable[str], types: Iterable[str]) -> Profile:
         """The same with further properties before its own."""
-        return msgspec.structs.replace(
+        return replace(
             self,
             labels=tuple(dict.fromkeys((*labels, *self.labels))),
             aliases={**dict.fromkeys(aliases, ""), **self.aliases},
@@ -134,15 +115,13 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=1)
 def profiles() -> Mapping[str, Profile]:
     """The vocabularies of the table that ships, by name: wikidata, yago, ontology, skos, and names for all others."""
-    content = resources.files("ingest.readers").joinpath("vocabularies.json").read_bytes()
-    table = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
     expanded = {
         name: {
             key: dict(zip(expand(value), value.values(), strict=True)) if isinstance(value, dict) else
             expand(value) if isinstance(value, list) else value
             for key, value in one.items()
         }
-        for name, one in table.items()
+        for name, one in VOCABULARIES["profiles"].items()
     }  # fmt: skip
     return msgspec.convert(expanded, type=dict[str, Profile])
 
@@ -202,8 +181,8 @@ whether it is taken as an alias, and its text."""
 class Vocabulary:
     """What a first pass finds: the properties that are looked at, statements by property of those that some profile
     knows and of others, whether some class of an ontology has a label, classes and those above them, classes of
-    Wikidata and their types, text and language of labels that are nodes of their own (SKOS-XL) by IRI, and sorted
-    hashes of the ids of subjects whose statements are not adjacent.
+    Wikidata and their types, text and language of labels that are nodes of their own (SKOS-XL) by IRI, and the ids of
+    subjects whose statements are not adjacent.
     """
 
     def __init__(self, labels: Sequence[str] = ()) -> None:
@@ -215,8 +194,7 @@ class Vocabulary:
         self.items = ClassGraph[int](is_numbered=True)
         self.finder: ClassTypeFinder | None = None
         self.labels: dict[str, tuple[str, str]] = {}
-        self.scattered = np.empty(0, dtype=np.int64)
-        self._hashes, self._keeps_hashes = array("q"), True
+        self.scattered, self._ids, self._keeps_ids = HashSet(), HashSet(), True
 
     def see(self, predicate: str, quad: Quad) -> None:
         """Take a statement that matters in no vocabulary."""
@@ -229,8 +207,8 @@ class Vocabulary:
     def add(self, subject: str, facts: Sequence[Fact]) -> None:
         """Take the adjacent statements of a subject that matter in some vocabulary."""
         identity, counts = entity_id(subject), self.counts
-        if self._keeps_hashes:
-            self._hashes.append(hash(identity))
+        if self._keeps_ids:
+            self._ids.add(identity)
         classes = set()
         for predicate, value, language, _ in facts:
             counts[predicate] += 1
@@ -271,10 +249,10 @@ class Vocabulary:
             n["concepts"] += 1
         elif not PROPERTIES.isdisjoint(classes):
             n["properties"] += 1
-        elif any(not name.startswith(VOCABULARIES) for name in classes):
+        elif any(not name.startswith(_TERMS["vocabularies"]) for name in classes):
             n["instances"] += 1
         if n["subjects"] == _MAX_SEEN and self._choose().is_items:
-            self._keeps_hashes, self._hashes = False, array("q")  # the largest base of all
+            self._keeps_ids, self._ids = False, HashSet()  # the largest base of all
 
     def _choose(self) -> Profile:
         n, counts, found = self._n, self.counts, profiles()
@@ -296,15 +274,14 @@ class Vocabulary:
         """Choose the vocabulary, with further properties of labels, aliases and types, and index what was taken."""
         chosen = self._choose()
         is_named_by_id = chosen.is_named_by_id and is_named_by_id
-        self.profile = msgspec.structs.replace(chosen.extend(*added), is_named_by_id=is_named_by_id)
+        self.profile = replace(chosen.extend(*added), is_named_by_id=is_named_by_id)
         if chosen is self._skos:
             self._concepts.replaced = self.tree.replaced
             self.tree = self._concepts
         self.tree.finish()
         if not chosen.is_items:
-            values, counts = np.unique(np.asarray(self._hashes), return_counts=True)
-            self.scattered = values[counts > 1]
-        self._concepts, self._hashes = ClassGraph(), array("q")
+            self.scattered = HashSet(self._ids.repeated())
+        self._concepts, self._ids = ClassGraph(), HashSet()
 
 
 def is_true(value: str) -> bool:

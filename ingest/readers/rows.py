@@ -11,19 +11,14 @@ import csv
 import json
 import math
 import re
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-import numpy as np
-
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
 from ingest.base.languages import language_code
-from ingest.base.reader import RowStore, name_hash
+from ingest.base.reader import HashSet, RowStore
 from ingest.io import limits
 from ingest.io.encoding import BadLine
 from ingest.io.report import (
@@ -61,30 +56,6 @@ _LITERAL = re.compile(r"""(['"])(.*)\1(?:@([A-Za-z-]+)|\^\^.*)?""", re.DOTALL)
 _ROLES = {NAME: 0, ALIAS: 1, TAGGED_NAME: 2}  # the lowest gives the canonical name
 
 
-class Ids:
-    """Ids as hashes of 8 bytes: of the entities of one file, for instance, which names in another file belong to."""
-
-    def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._n_sorted = 0
-
-    def add(self, id_: str) -> None:
-        self._hashes.append(name_hash(id_))
-
-    def __contains__(self, id_: str) -> bool:
-        if self._n_sorted != len(self._hashes):
-            self._hashes = array("Q", np.sort(np.frombuffer(self._hashes, "u8")).tobytes())
-            self._n_sorted = len(self._hashes)
-        found = name_hash(id_)
-        place = bisect_left(self._hashes, found)
-        return place < self._n_sorted and self._hashes[place] == found
-
-    def collect(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        for entity in entities:
-            self.add(entity.entity_id)
-            yield entity
-
-
 class RowReader:
     """Reads the rows of one table."""
 
@@ -95,7 +66,7 @@ class RowReader:
         shape: Shape,
         report: ReadReport,
         *,
-        marks: Mapping[str, Ids],
+        marks: Mapping[str, HashSet],
         types_of: TypesOf,
     ) -> None:
         """Prepare to read a table that is a file of a known base (or an empty `shape`); `marks`: ids that other files
@@ -284,15 +255,15 @@ class RowReader:
         store.add(self._facts(list(map(language_code, languages)), has_own_name))
 
     def gathered(self, store: RowStore) -> Iterator[Entity]:
-        for id_, facts in groupby(map(_decoder.decode, store.rows()), itemgetter(0)):
+        for id_, facts in groupby(store.rows(), itemgetter(0)):
             entity = self._put_together(id_, islice(facts, limits.MAX_ROWS))
             if entity is None:
                 self._report.filter_out(NO_NAME)
             else:
                 yield entity
 
-    def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, str]]:
-        """For each row that gives something, its id and a `_Fact` as JSON."""
+    def _facts(self, wanted: list[str], has_own_name: bool) -> Iterator[tuple[str, _Fact]]:
+        """For each row that gives something, its id and a `_Fact`."""
         shape, header, report = self._shape, self._table.header or [], self._report
 
         def cell_of(column: str | None) -> Callable[[list[Any]], str]:
@@ -320,11 +291,11 @@ class RowReader:
                 is_preferred = marked_of(row) in preferred if preferred is not None else preferred_of(row) == "1"
                 rank = (_ROLES.get(role, 0), place, not is_preferred)
                 code = language if _CODE.fullmatch(language) else ""
-                yield id_, _encoder.encode((id_, role, value, rank, code)).decode()
+                yield id_, (id_, role, value, rank, code)
 
     def _put_together(self, id_: str, facts: Iterable[_Fact]) -> Entity | None:
         """The entity of the facts about an id; None if no name is among them."""
-        names: list[tuple[Any, str, str]] = []
+        names: list[tuple[tuple[int, int, bool], str, str]] = []
         native: list[str] = []
         description = None
         for _, role, value, rank, language in facts:
@@ -347,11 +318,8 @@ class RowReader:
         return self._report.make_entity(id_, unique, kb_types, types, description, languages=languages)
 
 
-_Fact = tuple[str, str, str, Any, str]
+_Fact = tuple[str, str, str, tuple[int, int, bool], str]
 """Id, role, value, the rank of a name among those of the id, and its language or ""."""
-
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(_Fact)
 
 
 def _place(language: str, wanted: Sequence[str]) -> int:

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from importlib import resources
+from typing import Any
+
+import msgspec
 
 from ingest.base.format import Head
 from ingest.io.encoding import BOM, HEAD_BYTES, describe_text
 
 N_TRIPLES, TURTLE, RDF_XML, JSON_LD = "N-Triples", "Turtle", "RDF/XML", "JSON-LD"
 
-PREFIXES = {
-    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
-    "owl": "http://www.w3.org/2002/07/owl#",
-    "xsd": "http://www.w3.org/2001/XMLSchema#",
-    "skos": "http://www.w3.org/2004/02/skos/core#",
-    "skosxl": "http://www.w3.org/2008/05/skos-xl#",
-    "dc": "http://purl.org/dc/elements/1.1/",
-    "dcterms": "http://purl.org/dc/terms/",
-    "dct": "http://purl.org/dc/terms/",
-    "foaf": "http://xmlns.com/foaf/0.1/",
-    "schema": "http://schema.org/",
-    "obo": "http://purl.obolibrary.org/obo/",
-    "oboInOwl": "http://www.geneontology.org/formats/oboInOwl#",
-    "wd": "http://www.wikidata.org/entity/",
-    "wdt": "http://www.wikidata.org/prop/direct/",
-    "sh": "http://www.w3.org/ns/shacl#",
-    "yago": "http://yago-knowledge.org/resource/",
-    "dbo": "http://dbpedia.org/ontology/",
-}
+VOCABULARIES: dict[str, Any] = msgspec.json.decode(
+    resources.files("ingest.readers").joinpath("vocabularies.json").read_bytes()
+)
+PREFIXES: dict[str, str] = VOCABULARIES["prefixes"]
 """Well-known prefixes: of options, and of files that forgot to declare them."""
 
 _COMMENTS = re.compile(rb"(?:[ \t\r\n]+|#[^\n]*(?:\n|$))*")

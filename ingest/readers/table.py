@@ -28,7 +28,7 @@ from ingest.base.format import (
     known_tables,
     read_head,
 )
-from ingest.base.reader import Reader, RowStore
+from ingest.base.reader import HashSet, Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_decodable, check_encoding, check_is_text
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
@@ -42,7 +42,7 @@ from ingest.readers.columns import (
     find_layout,
     is_indented,
 )
-from ingest.readers.converted import Converted, XmlSource, convert
+from ingest.readers.converted import XmlSource, YamlSource
 from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
 from ingest.readers.headers import columns_of, find_header, is_header, is_no_row, shown
 from ingest.readers.json_records import (
@@ -56,7 +56,7 @@ from ingest.readers.json_records import (
     unwrap,
     with_nested,
 )
-from ingest.readers.rows import LISTS, ONE, Ids, RowReader, find_path, guess_separator, only_one, parse_path, text_of
+from ingest.readers.rows import LISTS, ONE, RowReader, find_path, guess_separator, only_one, parse_path, text_of
 from ingest.readers.signs import SIGNS, find_root, looks_like_json
 from ingest.readers.suspicions import find_suspicions
 from ingest.readers.workbook import sheet_names, zero_padding
@@ -129,7 +129,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     sample = [row for _, row in _json_rows(iter(first), list(header), paths) if isinstance(row, list)]
     rows = _json_rows(chain(first, records), header, paths)
     where = prefix.rpartition(".")[0] if prefix else ""
-    about = source.about if isinstance(source, Converted) else "JSON"
+    about = source.about if isinstance(source, (XmlSource, YamlSource)) else "JSON"
     table = Table(source.path, header, rows, sample, about, has_numbers=False, is_typed=True)
     if where:
         table.about += f", the {'list' if prefix and prefix.endswith('item') else 'objects'} '{where}'"
@@ -364,9 +364,10 @@ class TableReader(Reader):
         self._files: list[str | ByteSource] = []
         if kind not in ("parquet", "xlsx"):
             for source in self.open_sources(paths):
-                is_foreign = kind in ("xml", "yaml")
-                file = convert(source, kind, options.records) if is_foreign else self.as_text(source, self._encoding)
-                self._files.append(file)
+                if kind == "xml":
+                    self._files.append(XmlSource(source, options.records))
+                else:
+                    self._files.append(YamlSource(source) if kind == "yaml" else self.as_text(source, self._encoding))
             self._kind = "jsonl" if kind in ("xml", "yaml") else kind
             return
         if not paths:
@@ -377,18 +378,18 @@ class TableReader(Reader):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         """One entity for each good row of all files; of files whose rows are names, one for each id."""
-        marks: dict[str, Ids] = {}  # what files beside those with names say: preferred rows, allowed ids
+        marks: dict[str, HashSet] = {}  # what files beside those with names say: preferred rows, allowed ids
         for table, base, shape in self._tables() if len(self._files) > 1 else ():
             if shape.gives and table.header is not None:
-                at, ids = table.header.index(shape.gives_column), marks.setdefault(shape.gives, Ids())
+                at, ids = table.header.index(shape.gives_column), marks.setdefault(shape.gives, HashSet())
                 for row, _, _ in self._row_reader(table, base, shape, report, {}).good_rows():
                     ids.add(text_of(row[at]))
         with RowStore() as store:
             yield from self._read_files(store, marks, report)
 
-    def _read_files(self, store: RowStore, marks: dict[str, Ids], report: ReadReport) -> Iterator[Entity]:
+    def _read_files(self, store: RowStore, marks: dict[str, HashSet], report: ReadReport) -> Iterator[Entity]:
         """The entities of all files; rows that give a name or a type each are put together after the last of them."""
-        known: Ids | None = None
+        known: HashSet | None = None
         gathering: RowReader | None = None
         for table, base, shape in self._tables():
             if shape.gives:
@@ -399,8 +400,10 @@ class TableReader(Reader):
                 gathering = rows
                 rows.gather(store, self._options.languages, has_own_name=self._columns.name is not None)
             elif len(self._files) > 1 and base is not None:
-                known = known or Ids()
-                yield from known.collect(rows.entities())
+                known = known or HashSet()
+                for entity in rows.entities():
+                    known.add(entity.entity_id)
+                    yield entity
             else:
                 yield from rows.entities()
             if report.rows == before:
@@ -425,7 +428,7 @@ class TableReader(Reader):
                 yield table, base, shape
 
     def _row_reader(
-        self, table: Table, base: Base | None, shape: Shape, report: ReadReport, marks: dict[str, Ids]
+        self, table: Table, base: Base | None, shape: Shape, report: ReadReport, marks: dict[str, HashSet]
     ) -> RowReader:
         layout = self._find_layout(table, base, shape, report)
         return RowReader(table, layout, shape, report, marks=marks, types_of=self._types_of)

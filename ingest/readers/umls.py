@@ -16,7 +16,6 @@ Types and definitions wait in a temporary SQLite database; memory does not grow 
 from __future__ import annotations
 
 import difflib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from operator import itemgetter
 from xml.etree.ElementTree import Element
 
 from ingest.base.format import PathLike, ReadOptions
+from ingest.base.languages import OF_UMLS, language_code
 from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io import limits
@@ -42,7 +42,7 @@ from ingest.io.report import (
     make_excerpt,
 )
 from ingest.io.streams import STDIN, ByteSource, list_inputs, open_source
-from ingest.readers.converted import read_elements
+from ingest.readers.converted import read_elements, text_of
 from ingest.readers.signs import UMLS_PACKED, last_part, umls_table_of, umls_table_of_rows
 from pearl_qdrant.errors import FormatError, SettingsError
 from pearl_qdrant.records import Entity
@@ -115,21 +115,7 @@ OTHER_SOURCE, RESTRICTED, SUPPRESSED, SEMANTIC_TYPE = "other_source", "restricte
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Sources of definitions, preferred first; the others follow by name."""
 
-LANGUAGES = {
-    "ar": "ARA", "bg": "BUL", "cs": "CZE", "da": "DAN", "de": "GER", "el": "GRE", "en": "ENG", "es": "SPA",
-    "et": "EST", "eu": "BAQ", "fi": "FIN", "fr": "FRE", "he": "HEB", "hr": "SCR", "hu": "HUN", "is": "ICE",
-    "it": "ITA", "ja": "JPN", "ko": "KOR", "lt": "LIT", "lv": "LAV", "nb": "NOR", "nl": "DUT", "nn": "NOR",
-    "no": "NOR", "pl": "POL", "pt": "POR", "ro": "RUM", "ru": "RUS", "sk": "SLO", "sl": "SLV", "sv": "SWE",
-    "tr": "TUR", "uk": "UKR", "zh": "CHI",
-}  # fmt: skip
-"""UMLS's codes (LAT, after ISO 639-2/B) by ISO 639-1. Other languages are given by the code of UMLS."""
-
-_ISO_OF = {code: language for language, code in LANGUAGES.items()}  # of NOR, which is nb, nn and no, the last one
-
-_OF_OTHER_CODE = {
-    "EUS": "BAQ", "ZHO": "CHI", "CES": "CZE", "NLD": "DUT", "FRA": "FRE", "DEU": "GER", "ELL": "GRE", "ISL": "ICE",
-    "RON": "RUM", "HRV": "SCR", "SLK": "SLO",
-}  # fmt: skip
+_ISO_OF = {code: language for language, code in OF_UMLS.items()}  # of NOR, which is nb, nn and no, the last one
 
 COLUMNS = {
     "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF".split(),
@@ -153,13 +139,11 @@ def umls_language(code: str) -> str:
     SettingsError if it is none of these.
     """
     plain = code.strip().replace("_", "-").partition("-")[0]
-    if plain.lower() in LANGUAGES:
-        return LANGUAGES[plain.lower()]
-    upper = plain.upper()
-    if len(upper) == 3 and upper.isascii() and upper.isalpha():
-        return _OF_OTHER_CODE.get(upper, upper)
-    known = ", ".join(sorted(LANGUAGES))
-    raise SettingsError(f"'{code}' is not a language of UMLS. Give a code of three letters (ENG), or one of: {known}")
+    known = OF_UMLS.get(language_code(plain), plain.upper())
+    if len(known) == 3 and known.isascii() and known.isalpha():
+        return known
+    message = f"'{code}' is not a language of UMLS. Give a code of three letters (ENG), or one of: {', '.join(OF_UMLS)}"
+    raise SettingsError(message)
 
 
 class UmlsReader(Reader):
@@ -266,7 +250,7 @@ class UmlsReader(Reader):
 
     def _find_definition(self, cui: str, auis: set[str], definitions: RowStore) -> str | None:
         """The best definition of an id that belongs to one of the atoms or to none: by source, then the shorter one."""
-        rows = map(json.loads, definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ())
+        rows = definitions.find(cui, _MAX_DEFINITIONS) if "MRDEF" in self._sources else ()
         return min((row for row in rows if not row[-1] or row[-1] in auis), default=[None, None])[-2]
 
     def _read_types(self, report: ReadReport) -> Iterator[tuple[str, str]]:
@@ -278,14 +262,14 @@ class UmlsReader(Reader):
             if tui:
                 yield cui, tui
 
-    def _read_definitions(self, report: ReadReport) -> Iterator[tuple[str, str]]:
+    def _read_definitions(self, report: ReadReport) -> Iterator[tuple[str, object]]:
         """Ids and definitions of MRDEF, the least is the best: place and name of its source, length, text, AUI."""
         order = list(self._sabs or DEFINITION_SOURCES)
         for cui, aui, _, _, sab, text, suppress, _ in self._read("MRDEF", report):
             text = text.strip()
             if text and suppress == "N" and (not self._sabs or sab in self._sabs):
                 place = order.index(sab) if sab in order else len(order)
-                yield cui, json.dumps([place, sab, len(text), text, aui])
+                yield cui, (place, sab, len(text), text, aui)
 
     def _read_ranks(self) -> Mapping[tuple[str, str], int]:
         """The rank of each source and term type; the highest one is the best."""
@@ -411,28 +395,24 @@ class MeshReader(Reader):
         kind = _RECORDS[record.tag]
         id_ = _text(record, f"{kind}UI")
         names = [_text(record, f"{kind}Name/String")]
-        names += [_string(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
+        names += [text_of(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
         names = list(dict.fromkeys(filter(None, names)))
         if not id_ or not names:
             report.skip_here(NO_NAME if id_ else NO_ID, id_ or " ".join(names))
             return None
         native = [
-            one for number in record.iterfind("TreeNumberList/TreeNumber") for one in tree_prefixes(_string(number))
+            one for number in record.iterfind("TreeNumberList/TreeNumber") for one in tree_prefixes(text_of(number))
         ]
         native += [
-            _string(one).lstrip("*")
+            text_of(one).lstrip("*")
             for one in record.iterfind("HeadingMappedToList/*/DescriptorReferredTo/DescriptorUI")
         ]
         kb_types, types = self.find_types(native)
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
-        description = next((text for note in notes if (text := _string(note))), None) or _text(record, "Note") or None
+        description = next((text for note in notes if (text := text_of(note))), None) or _text(record, "Note") or None
         return report.make_entity(id_, names, kb_types, types, description)
-
-
-def _string(element: Element) -> str:
-    return " ".join((element.text or "").split())
 
 
 def _text(record: Element, path: str) -> str:
     found = record.find(path)
-    return "" if found is None else _string(found)
+    return "" if found is None else text_of(found)

@@ -38,6 +38,7 @@ from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.json_records import is_lines, read_records
 from ingest.readers.ontology import clean
+from ingest.readers.signs import VOCABULARIES
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
@@ -223,21 +224,7 @@ MULTILINGUAL, FALLBACK = "mul", "en"
 
 MAX_KB_TYPES = 64  # Native types kept of an entity. Farther ancestors are abstract ones that nearly every entity has.
 
-INTERNAL_CLASSES = frozenset(
-    {
-        17442446,  # Wikimedia internal item, above most of the others
-        4167410,  # Wikimedia disambiguation page
-        22808320,  # Wikimedia human name disambiguation page
-        4167836,  # Wikimedia category
-        11266439,  # Wikimedia template
-        13406463,  # Wikimedia list article
-        15184295,  # Wikimedia module
-        14204246,  # Wikimedia project page
-        17633526,  # Wikinews article
-        17362920,  # Wikimedia duplicated page
-        15671253,  # Wikimedia page outside the main knowledge tree
-    }
-)
+INTERNAL_CLASSES = frozenset(int(key[1:]) for key in VOCABULARIES["internal_pages"])
 """Pages of the Wikimedia projects, which texts do not mention."""
 
 _MAX_NUMBER = (1 << 31) - 1
@@ -273,16 +260,13 @@ class ClassTypeFinder:
     def _find(self, classes: tuple[int, ...], superclasses: tuple[int, ...]) -> ClassTypes:
         """The properties of an item that is an instance of some classes and a subclass of others; both may be empty."""
         own = tuple(dict.fromkeys((*classes, *superclasses)))
-        found, heights = self._graph.walk_up(own, limits.MAX_ANCESTORS)
+        found = self._graph.walk_up(own, limits.MAX_ANCESTORS)[0]
         of_instance = found if not superclasses else self._graph.walk_up(classes, limits.MAX_ANCESTORS)[0]
         reason = OTHER_CLASS if self._wanted and self._wanted.isdisjoint(found) else None
         if not INTERNAL_CLASSES.isdisjoint(of_instance):
             reason = WIKIMEDIA_INTERNAL
         kb_types = tuple(map(self._name, found[:MAX_KB_TYPES]))
-        if len(own) == 1:
-            types = nearest_types(found, heights, self._type_of)
-        else:
-            types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
+        types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
         return ClassTypes(kb_types, types, reason)
 
 

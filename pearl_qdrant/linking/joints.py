@@ -25,8 +25,9 @@ from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import is_common
 from pearl_qdrant.linking.columns import OWN, EntityColumns, of_candidates
-from pearl_qdrant.linking.mentions import is_no_name, plain_mention
+from pearl_qdrant.linking.mentions import is_no_name
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.plain_mentions import plain_mention
 from pearl_qdrant.linking.values import EQUAL, BaseColumn
 from pearl_qdrant.records import Link, NilReason
 from pearl_qdrant.store.schema import NamePoint

@@ -30,8 +30,9 @@ from pearl_qdrant.encoder.protocol import Encoded, Encoder
 from pearl_qdrant.errors import UnknownTypeError
 from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidates, n_by_key
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
-from pearl_qdrant.linking.mentions import clean_mention, find_by_ids, looks_like_id, plain_mention, take
+from pearl_qdrant.linking.mentions import clean_mention, find_by_ids, looks_like_id, take
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.plain_mentions import plain_mention, without_number
 from pearl_qdrant.linking.ranking.model import (
     FEATURES,
     LinkQuery,
@@ -249,14 +250,20 @@ class MentionStream:
             yield batch, cleaned, prepare(cleaned)
 
     def _clean(self, link_query: LinkQuery, batch: Sequence[str]) -> list[str]:
-        """Cleaned mentions; what is no name of the base as it stands is taken out of its quotation marks, too."""
+        """Cleaned mentions; of what is no name of the base as it stands the plain one (`plain_mentions`)."""
         cleaned = clean_all(batch)
         plain = {text: one for text in dict.fromkeys(cleaned) if (one := plain_mention(text)) != text}
-        if not plain:
+        short = {
+            text: one for text in cleaned if (one := without_number(plain.get(text, text))) != plain.get(text, text)
+        }
+        asked = list(dict.fromkeys((*plain, *short)))
+        if not asked:
             return cleaned
-        for name in self._find_own([*plain], replace(link_query, names_first=True))[0]:
-            del plain[name]
-        return [plain.get(text, text) for text in cleaned]
+        names, _ = self._find_own([*asked, *short.values()], replace(link_query, names_first=True))
+        collections = [target.collection for target in self.statistics.targets().all]
+        kept = {*names, *find_by_ids(collections, list(filter(looks_like_id, asked)), link_query.types)}
+        plain |= {text: one for text, one in short.items() if one in names}
+        return [text if text in kept else plain.get(text, text) for text in cleaned]
 
     def _prepare(self, link_query: LinkQuery, cleaned: Sequence[str], *, are_distinct: bool) -> _Prepared:
         """Look up what is known and what is a name, and encode the rest."""

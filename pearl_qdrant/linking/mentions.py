@@ -1,7 +1,7 @@
 """Mentions as they arrive, and those that are ids.
 
 - Cleaned before they are searched: white space, broken Unicode, wrongly decoded UTF-8, excessive length; and what is
-  no name of the base as it stands, from quotation marks around it and a final full stop.
+  no name of the base as it stands, from what stands around the name (`plain_mentions`).
 - In batches that are bounded in number and in total length, from plain and from asynchronous iterables.
 - From files line by line: UTF-8 with or without a byte order mark, in constant memory.
 
@@ -25,8 +25,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Se
 from typing import BinaryIO
 
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import LEGAL_FORMS, is_common, is_word
+from pearl_qdrant.linking.plain_mentions import TITLES, unquoted
 from pearl_qdrant.settings import MAX_LINE_BYTES
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import MAX_NAMES, NamePoint
@@ -40,11 +39,14 @@ BATCH_CHARACTERS = 1 << 18
 _MAYBE_MISREAD = re.compile("[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u2122]")
 """Looks like a UTF-8 letter whose bytes were decoded as Windows-1252."""
 
+_UNSEEN = re.compile("[\u00ad\u200b\u2060\ufeff]")  # not the joiners of Persian and Indic scripts
+
 
 def clean_mention(mention: object) -> str:
     """The text of a mention in a form that can be encoded and searched, without white space around it. What is no
     string, invalid Unicode, and text too long to be a name give "", which no entity is called. UTF-8 that was decoded
-    as Windows-1252 or Latin-1 is repaired: "Ry\u00c5\u00abky\u00c5\u00ab" becomes "Ry\u016bky\u016b".
+    as Windows-1252 or Latin-1 is repaired: "Ry\u00c5\u00abky\u00c5\u00ab" becomes "Ry\u016bky\u016b"; soft
+    hyphens and spaces without width are left out.
     """
     if not isinstance(mention, str) or is_too_long(mention):
         return ""
@@ -52,47 +54,8 @@ def clean_mention(mention: object) -> str:
         mention.encode("utf-8")
     except UnicodeEncodeError:
         return ""
-    return (_repaired(mention) if _MAYBE_MISREAD.search(mention) else mention).strip()
-
-
-_QUOTES = frozenset("""\"\" '' `` `' “” ‘’ „“ „” ‚‘ ‚’ «» »« ‹› ›‹ ”” ’’ 「」 『』 《》 〈〉 ＂＂""".split())
-_APOSTROPHE = re.compile(r"(?<=\w)['’](?=\w)")
-_LAST_WORD = re.compile(r"(\S+?)[.。]$")
-_ABBREVIATED = re.compile(r"\w{2}\.\s")
-_LETTERS_OF_WORD = 5  # of a known word from which a full stop behind it abbreviates nothing: not `Wash.`, `Ill.`
-
-
-def plain_mention(text: str) -> str:
-    """A cleaned mention without quotation marks around all of it, and without a final full stop that is not that of an
-    abbreviation: `"insulin"`, `insulin glargine.`, not `Apple Inc.` or `Washington, D.C.`.
-    """
-    while True:
-        plain = _without_full_stop(unquoted(text))
-        if plain == text:
-            return text
-        text = plain
-
-
-def unquoted(text: str) -> str:
-    """What stands in quotation marks as a whole, else the text itself; not `"A" and "B"`."""
-    while len(text) > 2 and (marks := text[0] + text[-1]) in _QUOTES:
-        inside = text[1:-1]
-        if not inside.strip() or any(mark in _APOSTROPHE.sub("", inside.strip(marks)) for mark in marks):
-            break
-        text = inside.strip()
-    return text
-
-
-def _without_full_stop(text: str) -> str:
-    found = _LAST_WORD.search(text)
-    if found is None or _ABBREVIATED.search(text):  # `Nat. Genet.`
-        return text
-    last, kept = found[1], text[: found.end(1)].rstrip()
-    if last[-1].isdigit() or last[-1] in ")]" or last[-1] in "".join(_QUOTES):
-        return kept
-    word = fold_name(last)
-    is_whole = len(word) >= _LETTERS_OF_WORD and last.isalpha() and (is_common(word) or is_word(word))
-    return kept if is_whole and word not in LEGAL_FORMS and word not in _TITLES else text
+    text = _repaired(mention) if _MAYBE_MISREAD.search(mention) else mention
+    return (text if text.isascii() else _UNSEEN.sub("", text)).strip()
 
 
 def is_too_long(mention: object) -> bool:
@@ -105,7 +68,6 @@ _STAND_FOR_NOTHING = frozenset(
     "- -- --- — – _ . ... … ? ?? ??? * / #n/a".split()
 ) | {"not available", "not applicable", "not specified", "not known", "no data", "to be determined", "to be announced"}
 
-_TITLES = frozenset("mr mrs ms miss dr prof sir madam mme herr frau señor señora".split())
 _NUMBER = re.compile(r"[\d\s.,:/%+\-–]*\d[\d\s.,:/%+\-–]*")
 
 
@@ -121,7 +83,7 @@ def is_no_name(mention: object) -> bool:
     text = unquoted(mention.strip())
     if len(text) > 24:  # longer than all that stands for nothing
         return False
-    return stands_for_nothing(text) or text.casefold().rstrip(".") in _TITLES or bool(_NUMBER.fullmatch(text))
+    return stands_for_nothing(text) or text.casefold().rstrip(".") in TITLES or bool(_NUMBER.fullmatch(text))
 
 
 def check_are_many(mentions: object) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from linker_base import fill
+from linker_base import linker_over
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.settings import DEFAULT_MODEL
 
 ENTITIES = [
     Entity("person", "Jordan", ("Michael Jordan",), ("basketball player",), ("PERSON",)),
@@ -19,13 +16,7 @@ ENTITIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
-    """A linker over homonyms, with the model that is shipped."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "homonyms", DEFAULT_MODEL, ENTITIES, is_loaded=True)
-    with EntityLinker.open("homonyms", store=str(path), threshold=0.0) as opened:
-        yield opened
+linker = linker_over(ENTITIES, threshold=0.0)
 
 
 @pytest.mark.parametrize(

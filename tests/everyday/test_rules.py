@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
-from linker_base import fill
+from linker_base import linker_over
+from pair_table import linked, other_outcomes
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
@@ -52,13 +52,7 @@ ENTITIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[EntityLinker]:
-    """A linker with the default threshold; its model is tiny and knows nothing of meaning."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "base", str(model), ENTITIES, is_loaded=True)
-    with EntityLinker.open("base", store=str(path)) as opened:
-        yield opened
+linker = linker_over(ENTITIES, model="model")  # which is tiny, and knows nothing of meaning
 
 
 @pytest.mark.parametrize(
@@ -170,21 +164,16 @@ def test_rules_are_explained(linker: EntityLinker, mention: str, words: str) -> 
 OTHERS = ["Kiruna Iron Mine", "Blue Danube Waltz", "Hoover Dam", "Sahara Desert", "Panama Canal", "Standard Oil"]
 
 
-@pytest.mark.parametrize(
-    "pairs, excludes",
-    [
-        ("hyperthyroidism hypothyroidism/intracellular extracellular/tachycardia bradycardia/nitrite nitrate", True),
-        ("asymptomatic symptomatic/irregular regular/prediabetes diabetes/arthritis arthrosis/ethyl methyl", True),
-        ("merican american/nternational international/hypertension hypertenson/infraction infarction", False),
-        ("tumor tumour/united unitde/1990 1991/same same", False),
-    ],
-)
-def test_prefixes_endings_and_negations_exclude(pairs: str, excludes: bool) -> None:
+def test_prefixes_endings_and_negations_exclude() -> None:
     """Neither word is a slip of the other, whichever comes first; a letter that is missing, swapped or spelt otherwise
     makes no other word.
     """
-    for word, other in (pair.split() for pair in pairs.split("/")):
-        assert exclude_each_other(word, other) is exclude_each_other(other, word) is excludes
+
+    def outcome(word: str, other: str) -> str:
+        assert exclude_each_other(word, other) is exclude_each_other(other, word)
+        return "exclude each other" if exclude_each_other(word, other) else "may be slips"
+
+    assert other_outcomes(__file__, "two words", outcome) == []
 
 
 OPPOSITES = {
@@ -225,22 +214,12 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize(
-    "mention, name",
-    [
-        *(("garbage collection", None), ("the Garbage tour", None), ("New Jersey", None), ("Stripe Press", None)),
-        *(("James Bowen Railway", None), ("Scary Movie 5", None), ("spermatogenic failure 3", None)),
-        *(("Katherine Henson", None), ("a critic of Google", None), ("fake Google", None), ("Google lawsuit", None)),
-        *(("Bromley FC", "Bromley"), ("Google Inc.", "Google"), ("the Google", "Google"), ("Googel", "Google")),
-        ("N. Engl. J. Med.", "New England Journal of Medicine"),
-        ("Heigl, Katherine", "Katherine Heigl"),
-    ],
-)
-def test_a_word_more_makes_another_thing_or_not(shipped: Encoder, mention: str, name: str | None) -> None:
+stored_things = linker_over(Entity(name, name, (), (kind,), (kind,)) for name, kind in STORED.items())
+
+
+def test_a_word_more_makes_another_thing_or_not(stored_things: EntityLinker) -> None:
     """A telling word, number or name beside a name is another thing; legal forms, articles and what it is are not."""
-    rows = [{"id": one, "name": one, "types": [type_]} for one, type_ in STORED.items()]
-    with EntityLinker.build(rows, model=shipped) as linker:
-        assert linker.link(mention).entity_id == name
+    assert other_outcomes(__file__, "a word more", linked(stored_things)) == []
 
 
 ENTITIES_MENTION_KINDS = [

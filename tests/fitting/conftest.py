@@ -9,13 +9,6 @@ from typing import Any
 import pytest
 import torch
 from fit_cases import open_tokenizer
-from tiny_models import make_bert
-
-
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT."""
-    return make_bert(tmp_path_factory.mktemp("models") / "bert")
 
 
 @pytest.fixture

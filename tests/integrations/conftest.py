@@ -24,9 +24,3 @@ def linker(store_path: Path) -> Iterator[EntityLinker]:
     """A linker over the collection `base`, beside others."""
     with EntityLinker.open("base", store=str(store_path), read_only=True) as opened:
         yield opened
-
-
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    """The event loop of asynchronous tests."""
-    return "asyncio"

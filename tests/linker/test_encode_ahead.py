@@ -15,19 +15,12 @@ from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
 from pearl_qdrant.errors import StoreRejectedError
 from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.linking.mention_stream import prepare_ahead
 from pearl_qdrant.store import Store, open_store
 from pearl_qdrant.store.schema import Manifest
-
-
-@pytest.fixture(scope="module")
-def encoder(model: Path) -> Encoder:
-    """A tiny random model."""
-    return load_encoder(str(model), device="cpu")
 
 
 class Watched:

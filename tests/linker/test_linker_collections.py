@@ -1,4 +1,4 @@
-"""The collections of a linker: opening, several at once, calibration, added and deleted entities."""
+"""The collections of a linker: opening, several at once, calibration, and those that are incomplete."""
 
 from __future__ import annotations
 
@@ -31,23 +31,6 @@ def test_an_entity_can_be_looked_up(linker: EntityLinker) -> None:
     assert entity.description == "A newspaper"
     with pytest.raises(EntityNotFoundError, match="No entity 'NYT' in base"):
         linker.entity("NYT")
-
-
-def test_an_added_entity_is_found_at_once_and_a_deleted_one_is_not(tmp_path: Path, model: Path) -> None:
-    """Small changes need no new ingest."""
-    fill(tmp_path, "small", str(model), ENTITIES[:3])
-    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
-        assert linker.add([Entity("heart", "heart attack", ("aspirin",))]) == 2
-        assert linker.link("aspirin").entity_id == "heart"
-        # Added again with other names, it keeps only those.
-        assert linker.add([Entity("heart", "heart attack", ("w of heart",), ("disease",))]) == 2
-        assert set(linker.entity("heart").names()) == {"heart attack", "w of heart"}
-        assert linker.entity("heart").kb_types == ("disease",)
-        assert linker.delete(["heart", "never there"]) == 2
-        with pytest.raises(EntityNotFoundError):
-            linker.entity("heart")
-    with EntityLinker.open("small", store=str(tmp_path), threshold=0.0) as linker:
-        assert linker.link("NYC").entity_id == "nyc"
 
 
 def test_several_collections_answer_together(tmp_path: Path, model: Path) -> None:

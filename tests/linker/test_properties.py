@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
+from linker_base import linker_over
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.errors import OptionError
@@ -28,11 +27,7 @@ OTHERS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def towns(model: Path) -> Iterator[EntityLinker]:
-    """A linker over towns, of which ten have one name."""
-    with EntityLinker.build([*TOWNS, *OTHERS], model=str(model)) as linker:
-        yield linker
+towns = linker_over([*TOWNS, *OTHERS], model="model")
 
 
 NUMBERS = [["19.99"], ["5"], ["120"], ["64.5"], ["7.25"]]

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.store import Store, open_store
-
-
-@pytest.fixture(scope="module")
-def encoder(model: Path) -> Encoder:
-    """A tiny model."""
-    return load_encoder(str(model), device="cpu")
 
 
 @pytest.fixture

@@ -1,10 +1,13 @@
 """Loads in processes of their own that are killed, interrupted or left without a store, and then go on.
 
-A few of what `make soak` (tests/soak/soak.py) does by the hundred.
+`make soak` kills a hundred loads at random: each chain is a load with up to three kills at moments drawn by `SEED` and
+its number, which is resumed and compared with a load that nobody killed. The failed test of a chain shows its kills;
+the scheduler has an influence on them, too.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sys
@@ -18,7 +21,8 @@ from soak_child import FULL_FLAG
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
-N_ENTITIES = 220
+N_CHAINS, SEED = int(os.environ.get("SOAK_CHAINS", "0")), os.environ.get("SOAK_SEED", "1")
+N_ENTITIES = 700 if N_CHAINS else 220
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +122,13 @@ def test_a_full_disk_is_told_of(chain: Chain) -> None:
         return ended
 
     check_fault(chain, fill_disk, statuses=(1,), message="free some space and run the same command again")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(N_CHAINS), ids=lambda number: f"seed {SEED}, chain {number}")
+def test_loads_that_are_killed_at_random_end_the_same(
+    number: int, tmp_path: Path, lab: Lab, places: dict[str, Place]
+) -> None:
+    """Whenever and however often a load is killed, nothing is lost, doubled or different in the end."""
+    place = places["server" if number % 2 else "edge"]
+    Chain(lab, place, tmp_path, random.Random(f"{SEED}:{number}")).run()

@@ -99,7 +99,7 @@ def test_restarting_begins_with_an_empty_collection(tmp_path: Path, base: Path, 
 def test_an_update_keeps_the_form_of_vectors(
     tmp_path: Path, base: Path, model: Path, asked: Quantization | None, kept: Quantization
 ) -> None:
-    """A new collection says how it keeps vectors; one of an older release stays as it is, and is updated all the same."""
+    """A new collection says how it keeps vectors; one of an older release is updated as it is."""
     store = tmp_path / "store"
     load_base(base, "base", store=store, model=str(model), quantization=asked)
     with base.open("a", encoding="utf-8") as file:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pearl_qdrant import Annotation, Candidate, Link, NilReason
@@ -101,3 +103,21 @@ def found(annotations: Iterable[Annotation]) -> list[tuple[str, str | None]]:
 def mentions(text: str, *names: str) -> list[str]:
     """The mentions found in a text by a base of some names, in lower case where a name is."""
     return [a.text for a in annotate(Names((name, name) for name in names), text)]
+
+
+def differences(section: str, find: Callable[[str, list[str]], list[Annotation]]) -> dict[str, str]:
+    """Texts of a section of `marked.txt` in which other mentions are found: as they are marked, and as it was found.
+
+    `find` gets a text and the names that are marked in it.
+    """
+    text_of_file = Path(__file__).with_name("marked.txt").read_text("utf-8")
+    lines = dict(re.findall(r"^# (.*?): .*\n((?:[^#\n].*\n)+)", text_of_file, re.MULTILINE))[section].rstrip("\n")
+    different = {}
+    for line in lines.split("\n"):
+        marked = line.replace(r"\n", "\n").replace(r"\t", "\t")
+        text = shown = re.sub(r"[][]", "", marked)
+        for one in reversed(find(text, re.findall(r"\[(.*?)\]", marked))):
+            shown = f"{shown[: one.start]}[{one.text}]{shown[one.end :]}"
+        if shown != marked:
+            different[marked] = shown
+    return different

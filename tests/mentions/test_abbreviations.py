@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from exact_linker import Names, annotate, annotate_batch, found
+from pair_table import other_outcomes
 
 from pearl_qdrant import Candidate
 from pearl_qdrant.errors import FormatError, InputError
@@ -16,44 +17,19 @@ from pearl_qdrant.linking.mention_detection.name_policy import NameCase, may_men
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 
 
-@pytest.mark.parametrize(
-    "text, short, long",
-    [
-        ("TNF (tumor necrosis factor) is high", "TNF", "tumor necrosis factor"),
-        ("an old myocardial infarction [MI] there", "MI", "myocardial infarction"),
-        ("the heat shock protein 70 (HSP70)", "HSP70", "heat shock protein 70"),
-        ("given interleukin-2 (IL-2)", "IL-2", "interleukin-2"),
-        ("hemolytic uremic syndrome (HUS, rare)", "HUS", "hemolytic uremic syndrome"),
-        ("İstanbul Technical University (ITU)", "ITU", "İstanbul Technical University"),
-        ("AA (anaplastic astrocytoma) is", "AA", "anaplastic astrocytoma"),
-        ("adenocarcinoma of cervix uteri (ACU)", "ACU", "adenocarcinoma of cervix uteri"),
-        ("PPAOS (Primary progressive apraxia of speech)", "PPAOS", "Primary progressive apraxia of speech"),
-        ("non-Hodgkin lymphoma (NHL)", "NHL", "non-Hodgkin lymphoma"),
-    ],
-)
-def test_an_abbreviation_is_found_where_it_is_defined(text: str, short: str, long: str) -> None:
-    """Brackets after a long form define a short form, and the reverse; initials are those of all words of it."""
-    (abbreviation,) = find_abbreviations(text)
+def test_an_abbreviation_is_found_where_it_is_defined() -> None:
+    """Brackets after a long form define a short form, and the reverse; initials are those of all words of it. A remark
+    in brackets is not an abbreviation.
+    """
 
-    assert (abbreviation.short, abbreviation.long) == (short, long)
-    assert text[abbreviation.long_start :].startswith(long)
-    assert text[abbreviation.short_start :].startswith(short)
+    def outcome(text: str) -> str:
+        found = find_abbreviations(text)
+        for one in found:
+            assert text[one.long_start :].startswith(one.long)
+            assert text[one.short_start :].startswith(one.short)
+        return ", ".join(f"{one.short} = {one.long}" for one in found) or "none"
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "They met in London (UK) in May.",
-        "It rained (again). Nothing (at all) happened (2019).",
-        "The patient (John) left.",
-        "(TNF)",
-        "a sentence about tumor necrosis. Factor (TNX)",
-        "See the figure (Fig. 3; p < 0.01).",
-    ],
-)
-def test_other_brackets_define_nothing(text: str) -> None:
-    """A remark in brackets is not an abbreviation."""
-    assert find_abbreviations(text) == []
+    assert other_outcomes(__file__, "abbreviation", outcome) == []
 
 
 def test_every_use_of_an_abbreviation_is_looked_up_by_its_long_form() -> None:

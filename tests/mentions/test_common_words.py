@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from exact_linker import differences
+from linker_base import linker_over
 
 from ingest.load_base import load_base
-from pearl_qdrant import EntityLinker
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant import Entity, EntityLinker
 
 BASE = """id	name	type	aliases
 office	Microsoft Office	PRODUCT|software	Office|MS Office
@@ -45,59 +46,20 @@ def linker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    "text, wanted",
-    [
-        ("They will open offices in NYC.", ["NYC"]),
-        ("The office was closed, and its windows were open.", []),
-        ("A shell lay on the beach, with other shells.", []),
-        ("They had to ford the river.", []),
-        ("It was time to go, for the last time.", []),
-        ("We saw flying birds and a circus.", []),
-        ("Rice was served.", []),
-        ("They met Rice.", ["Rice"]),
-        ("He was reading a letter.", []),
-        ("He wore a cap, and they wore caps.", []),
-        ("In a new order of things, all is well.", []),
-        ("She drank a cup in the yard.", []),
-        ("She drank coffee and took aspirin.", ["coffee", "aspirin"]),
-        ("After a heart attack he had diabetes.", ["heart attack", "diabetes"]),
-        ("We ate turkey, and flew to Turkey.", ["turkey", "Turkey"]),
-        ("Google bought an office near Amazon.", ["Google", "Amazon"]),
-        ("He read Nature and Time on the train.", ["Nature", "Time"]),
-        ("Ford and Shell hired people in New York.", ["Ford", "Shell", "New York"]),
-        ("Windows and Office are sold by Google now.", ["Windows", "Office", "Google"]),
-        ("The searching of the googled pages took hours.", []),
-    ],
-)
-def test_only_names_are_mentions(linker: EntityLinker, text: str, wanted: list[str]) -> None:
+def test_only_names_are_mentions(linker: EntityLinker) -> None:
     """A word in lower case, its plural, or a part of a name is no mention of a proper name; real mentions are found."""
-    assert [a.text for a in linker.annotate(text)] == wanted
+    assert differences("common words", lambda text, _: linker.annotate(text)) == {}
 
 
 UNTYPED = ["Split", "Garbage", "Kiss", "Sandwich", "Filter", "Bath", "Leipzig", "Lisbon", "Genoa", "Bremen", "Oslo"]
 
 
-@pytest.fixture(scope="module")
-def untyped(shipped: Encoder) -> Iterator[EntityLinker]:
-    """Names of places and bands that are words, without types, with the shipped model."""
-    with EntityLinker.build([{"id": name, "name": name} for name in UNTYPED], model=shipped) as opened:
-        yield opened
+untyped = linker_over(Entity(name, name) for name in UNTYPED)
 
 
-@pytest.mark.parametrize(
-    "text, wanted",
-    [
-        ("After the share split the garbage was collected.", []),
-        ("Filter the water, then eat a sandwich in the bath.", []),
-        ("kiss me, she said, and filled the bath", []),
-        ("They flew from Split to Oslo and saw Garbage.", ["Split", "Oslo", "Garbage"]),
-        ("we saw lisbon and genoa", ["lisbon", "genoa"]),
-    ],
-)
-def test_words_are_no_names_in_a_base_without_types(untyped: EntityLinker, text: str, wanted: list[str]) -> None:
+def test_words_are_no_names_in_a_base_without_types(untyped: EntityLinker) -> None:
     """Its other names show that it has proper names."""
-    assert [a.text for a in untyped.annotate(text)] == wanted
+    assert differences("common words without types", lambda text, _: untyped.annotate(text)) == {}
 
 
 def test_a_text_that_is_a_name_and_nothing_else_mentions_it(linker: EntityLinker) -> None:

@@ -4,13 +4,15 @@ stands for nothing: `n/a`, `-`, `Mr.`, a number alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import starmap
 from pathlib import Path
 
 import pytest
+from linker_base import linker_over
+from pair_table import other_outcomes
 from store_cases import manifest_of, point, put
 
-from pearl_qdrant import EntityLinker
+from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_no_name, looks_like_id
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.records import NilReason
@@ -47,42 +49,15 @@ def test_other_mentions_have_no_forms(mention: str) -> None:
     assert id_forms(mention) == []
 
 
-@pytest.mark.parametrize(
-    "stored, typed",
-    [
-        ("DOID:5844", "DOID:5844 DOID_5844 doid:5844 Doid:5844 http://purl.obolibrary.org/obo/DOID_5844"),
-        ("DOID:5844", "https://purl.obolibrary.org/obo/DOID_5844 <http://purl.obolibrary.org/obo/DOID_5844>"),
-        ("http://purl.obolibrary.org/obo/DOID_5844", "DOID:5844 doid:5844 DOID_5844"),
-        ("Q64", "Q64 wd:Q64 wikidata:Q64 wd:q64 http://www.wikidata.org/entity/Q64 https://wikidata.org/wiki/Q64"),
-        ("http://www.wikidata.org/entity/Q64", "Q64 wd:Q64 https://www.wikidata.org/wiki/Q64"),
-        ("MESH:D009203", "D009203 d009203 mesh:d009203 MeSH:D009203 http://id.nlm.nih.gov/mesh/D009203"),
-        ("C0027051", "c0027051 UMLS:C0027051 UMLS_CUI:C0027051"),
-        ("Orphanet:558", "orphanet:558 http://www.orpha.net/ORDO/Orphanet_558"),
-        ("I21.9", "I21.9 ICD10:I21.9 icd10cm:i21.9"),
-        ("1.1.1.1", "EC:1.1.1.1 ec:1.1.1.1"),
-        ("/m/02mjmr", "m.02mjmr"),
-        ("22298006", "test:22298006 TEST:22298006"),
-        ("test:E12", "E12"),
-    ],
-)
-def test_the_forms_of_an_id_find_each_other(stored: str, typed: str) -> None:
-    """However a base writes an id, the usual other forms of it are tried; `test` is the short name of the base."""
-    for mention in typed.split():
-        assert stored in id_forms(mention, kb="test"), mention
+def test_the_forms_of_an_id_find_each_other() -> None:
+    """However a base writes an id, the usual other forms of it are tried; `test` is the short name of the base. A
+    prefix is left out only where what remains belongs to the same vocabulary.
+    """
 
+    def outcome(stored: str, written: str) -> str:
+        return "tried" if stored in id_forms(written, kb="test") else "not tried"
 
-@pytest.mark.parametrize(
-    "mention, other",
-    [
-        ("PR:Q15796", "Q15796"),  # a protein, not an item of Wikidata
-        ("DOID:5844", "5844"),
-        ("b12", "B12"),
-        ("http://example.org/Q64", "Q64"),
-    ],
-)
-def test_ids_of_other_vocabularies_are_not_tried(mention: str, other: str) -> None:
-    """A prefix is left out only where what remains belongs to the same vocabulary."""
-    assert other not in id_forms(mention, kb="test")
+    assert other_outcomes(__file__, "id form", outcome) == []
 
 
 @pytest.mark.parametrize("mention", "AAPL F react Re:Zero C++ 64-17-5 2024-01-31".split())
@@ -91,48 +66,24 @@ def test_a_word_may_be_an_id_as_it_stands_alone(mention: str) -> None:
     assert id_forms(mention, kb="test") == [mention]
 
 
-@pytest.mark.parametrize(
-    "written, entity_id",
-    [
-        ("AAPL", "AAPL"),
-        ("shares:AAPL", "AAPL"),
-        ("Shares:aapl", "AAPL"),
-        ("F", "F"),
-        ("64-17-5", "64-17-5"),
-        ("shares:64-17-5", "64-17-5"),
-        ("550e8400-e29b-41d4-a716-446655440000", "550e8400-e29b-41d4-a716-446655440000"),
-        ("550E8400-E29B-41D4-A716-446655440000", "550e8400-e29b-41d4-a716-446655440000"),
-        ("SKU-00123", "sku-00123"),
-        ("sku-7", "SKU-7"),
-        ("“SKU-7”", "SKU-7"),
-        ("Twin-1", None),
-        ("twin-1", "twin-1"),
-        ("aapl", None),
-        ("f", None),
-        ("5844", None),
-        ("Ford", "5844"),
-        ("react", "lib"),
-    ],
-)
-def test_a_mention_that_is_an_id_is_linked_to_it(shares: EntityLinker, written: str, entity_id: str | None) -> None:
+def test_a_mention_that_is_an_id_is_linked_to_it(shares: EntityLinker) -> None:
     """Tickers, numbers of a register and identifiers of a stock, in another case where only one has it; a name of the
     base goes before an id.
     """
-    link = shares.link(written)
 
-    assert link.entity_id == entity_id
-    assert link.rule == ("exact name" if written in ("Ford", "react") else "entity id" if entity_id else None)
-    assert list(shares.link_batch(["Ford", written, written]))[1:] == [link, link]
+    def outcome(written: str) -> str:
+        link = shares.link(written)
+        by_name = written in ("Ford", "react")
+        assert link.rule == ("exact name" if by_name else "entity id" if link.entity_id else None)
+        assert list(shares.link_batch(["Ford", written, written]))[1:] == [link, link]
+        return link.entity_id or "none"
+
+    assert other_outcomes(__file__, "id", outcome) == []
 
 
-@pytest.fixture(scope="module")
-def shares(model: Path) -> Iterator[EntityLinker]:
-    """A linker over shares, chemicals and parts with ids of many kinds, in a base `shares`."""
-    ids = "AAPL F 64-17-5 550e8400-e29b-41d4-a716-446655440000 sku-00123 SKU-7 twin-1 TWIN-1 5844 react lib".split()
-    names = "Apple,Motor Company,ethanol,Some Part,Screw,Nut,Bolt,Other Bolt,Ford,Reactive Library,react".split(",")
-    rows = [{"id": one, "name": name} for one, name in zip(ids, names, strict=True)]
-    with EntityLinker.build(rows, collection="shares", model=str(model), threshold=0.9) as opened:
-        yield opened
+IDS = "AAPL F 64-17-5 550e8400-e29b-41d4-a716-446655440000 sku-00123 SKU-7 twin-1 TWIN-1 5844 react lib".split()
+OF_IDS = "Apple,Motor Company,ethanol,Some Part,Screw,Nut,Bolt,Other Bolt,Ford,Reactive Library,react".split(",")
+shares = linker_over(starmap(Entity, zip(IDS, OF_IDS, strict=True)), model="model", collection="shares", threshold=0.9)
 
 
 @pytest.mark.parametrize("include_nil", [False, True])
@@ -202,11 +153,7 @@ BASE = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(model: Path) -> Iterator[EntityLinker]:
-    """A linker over four names."""
-    with EntityLinker.build(BASE, model=str(model)) as opened:
-        yield opened
+linker = linker_over(BASE, model="model")
 
 
 @pytest.mark.parametrize("mention", ["N.A.", "none", "-", "unknown", "Mr.", "1985", "12.5 %", "NA", " n/a "])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from exact_linker import KNOWN, Names, annotate, annotate_batch, found
+from exact_linker import KNOWN, Names, annotate, annotate_batch, differences, found
 
 from pearl_qdrant import Candidate, Link
 from pearl_qdrant.linking.mention_detection.annotate import SpanCandidate, select
@@ -47,55 +47,26 @@ def test_a_name_may_have_any_words(text: str, names: list[str]) -> None:
     assert [a.link.entity_id for a in annotate(names_of(*names), text)] == names
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "It is the last week of.",
-        "He had no evidence.\n\nOf disease he knew nothing.",
-        "no evidence\tof disease",
-        "We saw northern lights, not hearts.",
-        "The office was closed; he saw the office.",
-    ],
-)
-def test_a_window_is_a_name_only_as_written(text: str) -> None:
+def test_a_window_is_a_name_only_as_written() -> None:
     """Other case, paragraphs and table cells keep words from being a name."""
-    assert annotate(names_of("Last Week", "evidence of disease", "The Office", "Of disease he"), text) == []
+    base = names_of("Last Week", "evidence of disease", "The Office", "Of disease he")
+    assert differences("windows", lambda text, _: annotate(base, text)) == {}
 
 
-@pytest.mark.parametrize(
-    "text, whole",
-    [
-        ("The acute myeloid leukemia came back.", "acute myeloid leukemia"),
-        ("They looked for acute myeloid leukemia, heart attack and gout.", "acute myeloid leukemia"),
-        ("Either acute myeloid leukemia/heart attack or gout.", "acute myeloid leukemia"),
-    ],
-)
-def test_the_longest_name_wins_over_its_parts(text: str, whole: str) -> None:
+def test_the_longest_name_wins_over_its_parts() -> None:
     """A span that is exactly a name wins over names inside it, alone, denied or in a list."""
     base = names_of("acute myeloid leukemia", "acute", "myeloid leukemia", "leukemia", "heart attack", "gout")
-    others = [name for name in ("heart attack", "gout") if name in text]
 
-    assert [a.text for a in annotate(base, text)] == [whole, *others]
+    assert differences("longest", lambda text, _: annotate(base, text)) == {}
 
 
-@pytest.mark.parametrize(
-    "text, found",
-    [
-        ("Germany's economy and Leipzig’s trams", ["Germany", "Leipzig"]),
-        ("They met at McDonald's in Leipzig.", ["McDonald's", "Leipzig"]),
-        ("Required: C++, Python, and Java.", ["C++", "Java"]),
-        ("Languages ||| C++, C#, C ||| Cities ||| Leipzig", ["C++", "C#", "C", "Leipzig"]),
-        ("We use Java, C and C++. Vitamin C and A, B or C too.", ["Java", "C", "C++"]),
-        ("non-small cell lung cancer was found, small cell lung cancer was not", ["small cell lung cancer"]),
-    ],
-)
-def test_signs_beside_a_name_are_no_part_of_it(text: str, found: list[str]) -> None:
+def test_signs_beside_a_name_are_no_part_of_it() -> None:
     """A genitive, straight or curly, is none unless the name has it; a language keeps its signs where a list begins,
     and is one beside another with a sign; what follows `non-` is another thing.
     """
     base = names_of("Germany", "Leipzig", "McDonald's", "McDonald", "C++", "C#", "C", "Java", "small cell lung cancer")
 
-    assert [a.text for a in annotate(base, text)] == found
+    assert differences("signs", lambda text, _: annotate(base, text)) == {}
 
 
 def reading(text: str, part: str, name: str, probability: float, shape: Shape = Shape.LOWER) -> SpanCandidate:

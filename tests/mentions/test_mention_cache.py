@@ -194,18 +194,3 @@ def test_the_answer_for_a_mention_does_not_depend_on_its_batch(tmp_path: Path, m
     together = features(mentions)
     for mention in mentions:
         assert features([mention])[mention] == [pytest.approx(row, abs=1e-4) for row in together[mention]]
-
-
-def test_a_reader_that_reloads_forgets_its_answers(base: Path) -> None:
-    """A mention that came before the reload is linked to what was added meanwhile."""
-    with (
-        EntityLinker.open("base", store=str(base), threshold=0.0) as writer,
-        EntityLinker.open("base", store=str(base), threshold=0.0, read_only=True) as reader,
-    ):
-        before = reader.link("New Yrok", limit=10)
-        writer.add([Entity("w", "New Yrok")])
-        assert reader.link("New Yrok", limit=10) == before
-        reader.reload()
-
-        assert reader.link("New Yrok", limit=10) == writer.link("New Yrok", limit=10)
-        assert reader.link("New Yrok", limit=10).entity_id == "w"

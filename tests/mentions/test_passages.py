@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from effort import examples
-from exact_linker import KNOWN, Everything, Names, annotate, annotate_batch, found, mentions
+from exact_linker import KNOWN, Everything, Names, annotate, annotate_batch, differences, found, mentions
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -21,33 +21,10 @@ from pearl_qdrant.linking.mention_detection.spans import as_name
 from pearl_qdrant.linking.options import AnnotateOptions
 
 
-@pytest.mark.parametrize(
-    "text, names",
-    [
-        ("It is a sign of hardening of the arteries in men.", ["hardening of the arteries"]),
-        ("Levels of IL-2 and p53 rose.", ["IL-2", "p53"]),
-        ("We saw 2,6-diaminopimelyl-D-alanine there.", ["2,6-diaminopimelyl-D-alanine"]),
-        ("A case of Parkinson's disease, not Graves' disease.", ["Parkinson's disease", "Graves' disease"]),
-        ("Written in C++ and C#, on .NET.", ["C++", "C#", ".NET"]),
-        ("It cost $1 million at AT&T Inc. in the U.S. again.", ["$1 million", "AT&T Inc.", "U.S."]),
-        ("He flew to Washington, D.C., then to St. Louis.", ["Washington, D.C.", "St. Louis"]),
-        ("The J. S. Bach record by Guns N' Roses.", ["J. S. Bach", "Guns N' Roses"]),
-        ("We heard M*A*S*H and AC/DC.", ["M*A*S*H", "AC/DC"]),
-        ("Aspirin helps. The Beatles sang.", ["Aspirin", "The Beatles"]),
-        ("The anti-TNF drug and Pfizer–BioNTech shots.", ["TNF", "Pfizer–BioNTech"]),
-        ("i had a heart attack in new york", ["heart attack", "new york"]),
-        ("PRESIDENT OBAMA VISITS BERLIN", ["PRESIDENT OBAMA", "BERLIN"]),
-        ("昨天北京和上海下雨了", ["北京", "上海"]),
-        ("서울에서 삼성전자를 봤다", ["서울", "삼성전자"]),
-        ("الرئيس زار القاهرة أمس", ["القاهرة"]),
-        ("ทะเลกรุงเทพสวย", ["กรุงเทพ"]),
-        ("Wir sahen Köln und Ko\u0308ln.", ["Köln", "Ko\u0308ln"]),
-        ("a 👩\u200d🔬 and a 🦄", ["👩\u200d🔬", "🦄"]),
-    ],
-)
-def test_mentions_are_found_by_their_shape(text: str, names: list[str]) -> None:
+def test_mentions_are_found_by_their_shape() -> None:
     """Names, acronyms, phrases, and names in scripts without capitals or spaces are found as they are written."""
-    assert mentions(text, *names) == names
+    assert differences("shapes", lambda text, names: annotate(Names((n, n) for n in names), text)) == {}
+    assert mentions("Wir sahen Köln und Ko\u0308ln.", "Köln", "Ko\u0308ln") == ["Köln", "Ko\u0308ln"]
 
 
 @pytest.mark.parametrize(

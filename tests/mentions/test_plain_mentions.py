@@ -1,29 +1,24 @@
-"""Mentions in quotation marks, and with a final full stop: they are linked as without."""
+"""Mentions with what lists and pages put around a name: they are linked as without."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from linker_base import linker_over
+from pair_table import other_outcomes
 
-from pearl_qdrant import EntityLinker, NilReason
-from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.linking.mentions import plain_mention
+from pearl_qdrant import Entity, EntityLinker, NilReason
+from pearl_qdrant.linking.plain_mentions import plain_mention
 
 NAMES = (
     *("insulin glargine", "valsartan", "Apple Pie", "Fish and Chips", "“Heroes”", "Heroes", "Acme Inc."),
-    *("Acme Incorporated Works", "Washington, D.C."),
+    *("Acme Incorporated Works", "Washington, D.C.", "Yahoo!", "Yahoo", "The Who", "Who", "3. Liga", "Liga"),
 )
 MARKS = ('""', "''", "“”", "‘’", "„“", "«»", "»«", "‹›", "「」")
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """A linker over drugs, dishes, songs, a company and a city."""
-    rows = [{"id": f"e{i}", "name": name} for i, name in enumerate(NAMES)]
-    with EntityLinker.build(rows, model=shipped) as opened:
-        yield opened
+linker = linker_over([*(Entity(f"e{i}", name) for i, name in enumerate(NAMES)), Entity("the_id", "a thing with an id")])
 
 
 @pytest.mark.parametrize("limit", [None, 5])
@@ -40,6 +35,60 @@ def test_marks_around_and_a_full_stop_change_nothing(linker: EntityLinker, menti
         assert replace(one, mention=mention) == plain
 
 
+AROUND = (
+    *(
+        "<b>{}</b>",
+        '<a href="/x">{}</a>',
+        "**{}**",
+        "_{}_",
+        "[[{}]]",
+        "[[Page|{}]]",
+        "[{}](https://example.org/x)",
+        "({})",
+    ),
+    *("- {}", "• {}", "3) {}", "(a) {}", "{};", "{}:", "{}...", "{}*", "{} [1]", "{}[2][3]", "{}/", "{} -", "{}!"),
+    *(
+        "{} (12%)",
+        "{} (n=12)",
+        "{} (?)",
+        "{} $12.99",
+        "{} 12,345",
+        "2 x {}",
+        "{}, etc.",
+        "{} et al.",
+        "e.g. {}",
+        "aka {}",
+    ),
+    *('"{}"@en', "{}@de-AT", "<b>{}&nbsp;</b>", "https://example.org/wiki/{}", "{} \U0001f44d", "{} 12 €"),
+    *("{}®", "{} ™", "the {}", "The {}", "{}'s", "{}’s", "\u00ad{}", "“{}”;", "- **{}**:"),
+)
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_what_stands_around_a_name_changes_nothing(linker: EntityLinker, around: str) -> None:
+    """Markup, bullets, signs and trademarks are no part of a mention, whether it is nearly a name or one."""
+    plain = ["Grandma's apple pie", "insulin glargin 3 ml", "salmon burgers"]
+    written = [around.format(one.replace(" ", "_") if "//" in around else one) for one in plain]
+
+    links = list(linker.link_batch([*plain, *written]))
+    for one, other in zip(links[: len(plain)], links[len(plain) :], strict=True):
+        assert replace(other, mention=one.mention) == one
+    assert linker.link(around.format("valsartan")).entity_id == "e1"
+
+
+@pytest.mark.parametrize(
+    "written, entity_id",
+    [
+        *(("insulin_glargine", "e0"), ("insulin%20glargine", "e0"), ("#InsulinGlargine", "e0"), ("3. valsartan", "e1")),
+        *(("Fish_and_Chips", "e3"), ("the_id", "the_id")),
+        *(("Yahoo!", "e9"), ("Yahoo", "e10"), ("The Who", "e11"), ("Who", "e12"), ("3. Liga", "e13")),
+    ],
+)
+def test_names_and_ids_keep_their_signs(linker: EntityLinker, written: str, entity_id: str) -> None:
+    """What is a name or an id as it stands is that, before anything is taken off."""
+    assert linker.link(written).entity_id == entity_id
+
+
 @pytest.mark.parametrize(
     "written, entity_id", [("“Heroes”", "e4"), ("Heroes", "e5"), ('"Acme Inc."', "e6"), ("Washington, D.C.", "e8")]
 )
@@ -54,17 +103,6 @@ def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker
     assert [linker.link(one).nil_reason for one in ('"n/a"', "“1985”", "'-'")] == [NilReason.NO_NAME] * 3
 
 
-@pytest.mark.parametrize(
-    "written, plain",
-    [
-        ('""valsartan""', "valsartan"),
-        ("(tablets).", "(tablets)"),
-        ("ibuprofen 400.", "ibuprofen 400"),
-        ("糖尿病。", "糖尿病。"),
-        *((one, one) for one in ('"A" and "B"', "'Allo 'Allo'", "Smith Jr.", "Boston Univ.", ".", '""')),
-        *((one, one) for one in ("Eastern Wash.", "Zeno Eleat.", "Nat. Genet.")),
-    ],
-)
-def test_what_is_taken_off(written: str, plain: str) -> None:
+def test_what_is_taken_off() -> None:
     """Marks around the whole alone, and no full stop of an abbreviation."""
-    assert plain_mention(written) == plain
+    assert other_outcomes(__file__, "plain", plain_mention) == []

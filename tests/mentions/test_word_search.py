@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
+from exact_linker import differences
+from linker_base import linker_over
 
-from pearl_qdrant import EntityLinker, Link
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import read_blocks
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions
@@ -30,11 +31,7 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def linker(shipped: Encoder) -> Iterator[EntityLinker]:
-    """Those names, with the shipped model."""
-    with EntityLinker.build([{"id": name, "name": name} for name in NAMES], model=shipped) as opened:
-        yield opened
+linker = linker_over(Entity(name, name) for name in NAMES)
 
 
 class Counted:
@@ -69,21 +66,6 @@ def test_few_strings_of_a_text_are_linked(linker: EntityLinker, text: str, wante
     assert len(counted.linked) <= 2 * len(wanted), counted.linked
 
 
-@pytest.mark.parametrize(
-    "text, wanted",
-    [
-        ("Nun will ich mir feste Ziele setzen.", []),
-        ("Wir wünschen einen schönen Erfolg.", []),
-        ("She had cancer of the lung and took acetylsalicylic acid.", ["cancer of the lung", "acetylsalicylic acid"]),
-        ("He has diabetis type 2 and heart valve diseases.", ["diabetis type 2", "heart valve diseases"]),
-        ("Η Αθήνα είναι μεγάλη.", ["Αθήνα"]),
-        ("They sold プレイステーション there.", ["プレイステーション"]),
-        ("千と千尋の神隠し、2001年", ["千と千尋の神隠し"]),
-        ("They saw 千と千尋の神隠し in กรุงเทพมหานคร.", ["千と千尋の神隠し", "กรุงเทพมหานคร"]),
-    ],
-)
-def test_a_run_of_words_is_a_mention_if_one_name_has_them_all(
-    linker: EntityLinker, text: str, wanted: list[str]
-) -> None:
+def test_a_run_of_words_is_a_mention_if_one_name_has_them_all(linker: EntityLinker) -> None:
     """In any order, spelling and number, and but for slips; a part of it that is like a name is none."""
-    assert [one.text for one in linker.annotate(text)] == wanted
+    assert differences("words of one name", lambda text, _: linker.annotate(text)) == {}

@@ -265,7 +265,7 @@ def test_an_unknown_semantic_type_lists_those_near_it(tmp_path: Path, wanted: st
 
 
 @pytest.mark.parametrize(
-    "given, code", [("en", "ENG"), ("EN-us", "ENG"), ("eng", "ENG"), ("hr", "SCR"), ("deu", "GER")]
+    "given, code", [("en", "ENG"), ("EN-us", "ENG"), ("eng", "ENG"), ("hr", "SCR"), ("deu", "GER"), ("nob", "NOR")]
 )
 def test_languages_are_given_as_one_likes(tmp_path: Path, given: str, code: str) -> None:
     """ISO 639-1, 639-2 and UMLS's own codes are understood."""

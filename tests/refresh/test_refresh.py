@@ -26,12 +26,6 @@ from training.options import STAGES, Compared
 from training.refresh import verdict, write_base_files
 
 
-@pytest.fixture(scope="module")
-def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT."""
-    return make_bert(tmp_path_factory.mktemp("models") / "bert")
-
-
 def write_base(path: Path, n: int = 40, *, aliases: int = 2) -> Path:
     """A base of n entities, each with some aliases."""
     names = ((f"new york w{i}", "|".join((f"city {i}", f"york {i}")[:aliases])) for i in range(n))

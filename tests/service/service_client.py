@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from edge_cases import wait_until
@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from pearl_qdrant.service import ServiceSettings, create_app
 
+Scope = Literal["module", "session"]
 KEY = "0123456789abcdef-first"
 KEYS = (SecretStr(KEY),)
 
@@ -33,6 +34,17 @@ def serving(
     with TestClient(create_app(given), base_url, headers=key if has_key else None) as client:
         wait_until(lambda: client.get(waits_for, headers=key).status_code == 200)
         yield client
+
+
+def client_of(settings: str, *, scope: Scope = "module", **changed: Any) -> Any:
+    """A fixture: a client, as of `serving`, of a service with the settings of the fixture of that name, changed."""
+
+    @pytest.fixture(scope=scope)
+    def client(request: pytest.FixtureRequest) -> Iterator[TestClient]:
+        with serving(request.getfixturevalue(settings), **changed) as opened:
+            yield opened
+
+    return client
 
 
 def handle_of(client: TestClient) -> Any:

@@ -26,9 +26,9 @@ from pearl_qdrant.store import delete_collection
 
 
 @pytest.fixture
-def own_settings(service_settings: ServiceSettings, service_store: Path, tmp_path: Path) -> ServiceSettings:
+def own_settings(service_settings: ServiceSettings, base_store: Path, tmp_path: Path) -> ServiceSettings:
     """Settings of a service over a copy of the store, which a test may change."""
-    shutil.copytree(service_store, tmp_path / "store", ignore=shutil.ignore_patterns(".view*", ".lock"))
+    shutil.copytree(base_store, tmp_path / "store", ignore=shutil.ignore_patterns(".view*", ".lock"))
     return service_settings.model_copy(update={"store": str(tmp_path / "store"), "cache": str(tmp_path / "cache")})
 
 

@@ -235,9 +235,3 @@ async def test_bodies_that_arrive_take_bounded_memory(monkeypatch: pytest.Monkey
     assert answered == [b"x" * 20]
     hanging.set()
     await asyncio.gather(*slow)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of the tests."""
-    return "asyncio"

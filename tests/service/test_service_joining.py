@@ -50,12 +50,6 @@ async def settled() -> None:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of the tests."""
-    return "asyncio"
-
-
-@pytest.fixture
 def linker() -> Linker:
     """A linker that has not answered yet."""
     return Linker()

@@ -20,12 +20,6 @@ WAIT_S = 60
 """Bounds a hang."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of the tests."""
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def _each_pause_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "_PIECE_S", 0.0)

@@ -14,7 +14,7 @@ from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
 from pydantic import SecretStr
-from service_client import KEY, KEYS, Held, serving
+from service_client import KEY, KEYS, Held, client_of, serving
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionNotFoundError, OptionError, SettingsError
@@ -120,11 +120,7 @@ def test_a_busy_service_refuses(service_settings: ServiceSettings, monkeypatch: 
         assert linked in client.get("/metrics").text, "what was refused is not linked later"
 
 
-@pytest.fixture(scope="module")
-def guarded(service_settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client without a key of a service that has two."""
-    with serving(service_settings, api_keys=(*KEYS, SecretStr(OTHER_KEY)), has_key=False) as opened:
-        yield opened
+guarded = client_of("service_settings", api_keys=(*KEYS, SecretStr(OTHER_KEY)), has_key=False)
 
 
 def test_a_key_is_needed_in_a_header(guarded: TestClient) -> None:
@@ -192,12 +188,8 @@ def test_a_file_of_keys_that_cannot_be_used_is_an_error(tmp_path: Path, text: st
     assert "short" not in str(error.value)
 
 
-@pytest.fixture(scope="module")
-def named(service_settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client of a service with names of its own."""
-    named = {"allowed_hosts": ("names.internal",), "public_url": "https://names.example.org/link"}
-    with serving(service_settings, base_url="http://127.0.0.1", **named) as opened:
-        yield opened
+NAMED = {"allowed_hosts": ("names.internal",), "public_url": "https://names.example.org/link"}
+named = client_of("service_settings", base_url="http://127.0.0.1", **NAMED)
 
 
 ALLOWED = (

@@ -18,9 +18,8 @@ import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
-from service_client import KEY, KEYS, Held, handle_of, serving
+from service_client import KEY, KEYS, Held, client_of, handle_of
 
-from pearl_qdrant.service import ServiceSettings
 from pearl_qdrant.service.observing import JsonLines, facts, forget_dead_workers, start_logging
 
 SECRET = "Sekretna zzmention"
@@ -43,11 +42,7 @@ def written(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -
     return lines
 
 
-@pytest.fixture(scope="module")
-def closed(service_settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client, which sends its key, of a service with a key."""
-    with serving(service_settings, api_keys=KEYS, waits_for="/v1/search?q=n") as opened:
-        yield opened
+closed = client_of("service_settings", api_keys=KEYS, waits_for="/v1/search?q=n")  # which sends its key
 
 
 def ask_everything(client: TestClient) -> None:

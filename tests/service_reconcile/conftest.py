@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from linker_base import fill
-from reconcile_cases import ENTITIES, serving
+from reconcile_cases import ENTITIES, reconciling
 
 from pearl_qdrant.service import ServiceSettings
 
@@ -30,8 +28,4 @@ def reconcile_settings(tmp_path_factory: pytest.TempPathFactory, model: Path) ->
     )
 
 
-@pytest.fixture(scope="session")
-def client(reconcile_settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client of that service."""
-    with serving(reconcile_settings) as opened:
-        yield opened
+client = reconciling(scope="session")

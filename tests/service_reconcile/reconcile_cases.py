@@ -39,13 +39,11 @@ ENTITIES = [
     *(Entity(f"crowd-{i}", "Crowded Name", (), (), (), None, {"state": f"State {i}"}) for i in range(16)),
 ]
 
-serving = partial(
-    service_client.serving,
-    base_url="http://127.0.0.1:8765",
-    waits_for="/v1/search?q=n&collection=places",
-    has_key=False,
-)
-"""A client, without a key, of a service that is ready to suggest names."""
+READY = {"base_url": "http://127.0.0.1:8765", "waits_for": "/v1/search?q=n&collection=places", "has_key": False}
+"""Of a client, without a key, of a service that is ready to suggest names."""
+
+serving = partial(service_client.serving, **READY)
+reconciling = partial(service_client.client_of, "reconcile_settings", **READY)
 
 
 def post_form(client: TestClient, name: str, value: Any, **headers: str) -> httpx.Response:

@@ -11,7 +11,6 @@ Data extension: values of properties, and which properties to propose. The same 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import fill, fill_server
 from qdrant_double import QdrantDouble
-from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, matched, post_form, serving
+from reconcile_cases import ENDPOINT, ENTITIES, LIGHTHOUSE, candidates, matched, post_form, reconciling, serving
 from service_client import KEY, KEYS
 from specification import EntitySuggestions, Extension, Manifest, Proposal, check
 
@@ -75,12 +74,8 @@ def test_any_page_may_read_answers_and_errors(client: TestClient) -> None:
     assert "Access-Control-Allow-Origin" not in elsewhere.headers
 
 
-@pytest.fixture(scope="module")
-def guarded(reconcile_settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client of a service with a key, behind a proxy, for pages of one origin."""
-    public_url = "https://names.example.org/link/"
-    with serving(reconcile_settings, api_keys=KEYS, public_url=public_url, reconcile_origins=(ORIGIN,)) as opened:
-        yield opened
+PROXY = {"public_url": "https://names.example.org/link/", "reconcile_origins": (ORIGIN,)}  # for pages of one origin
+guarded = reconciling(api_keys=KEYS, **PROXY)
 
 
 def test_a_service_with_keys_says_so_in_an_open_manifest(guarded: TestClient) -> None:

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import contextvars
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from linker_base import fill
-from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE, post_form, serving
+from reconcile_cases import ENDPOINT, HOSTILE, LIGHTHOUSE, post_form, reconciling, serving
 from specification import EntitySuggestions, Flyout, Suggestions, check
 
 from pearl_qdrant import Entity
@@ -119,11 +118,8 @@ def test_a_name_counts_once_for_a_type(tmp_path: Path, model: Path) -> None:
     assert {one["id"]: one["description"] for one in found} == {"ORG": "3 names", "firm": "1 name"}
 
 
-@pytest.fixture(scope="module")
-def bounded(reconcile_settings: ServiceSettings) -> Iterator[TestClient]:
-    """A client of a service with low limits for a whole batch."""
-    with serving(reconcile_settings, max_values=20, max_mentions=10, max_candidates=60) as opened:
-        yield opened
+bounded = reconciling(max_values=20, max_mentions=10, max_candidates=60)
+"""A client of a service with low limits for a whole batch."""
 
 
 def query(values: int = 0, properties: int = 0, names: int = 1, limit: int = 1) -> dict[str, Any]:

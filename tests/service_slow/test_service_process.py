@@ -21,22 +21,14 @@ from service_process import KEY, WAIT_S, Clients, Running, by_process, serving, 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """An embedded store with the collection `base`."""
-    path = tmp_path_factory.mktemp("store")
-    fill(path, "base", str(model), ENTITIES, is_loaded=True)
-    return path
-
-
 def clients_of(service: Running) -> Clients:
     """Clients that link, each request on a connection of its own."""
     return Clients(by_process(service), linking=8, accepting=0)
 
 
-def test_a_stop_under_load_answers_what_was_accepted(store: Path, tmp_path: Path) -> None:
+def test_a_stop_under_load_answers_what_was_accepted(base_store: Path, tmp_path: Path) -> None:
     """After SIGTERM every request that the service took is answered, rightly, and the process ends."""
-    with serving(store, tmp_path) as service:
+    with serving(base_store, tmp_path) as service:
         load = clients_of(service)
         try:
             load.wait_for(accepted=0, answers=50)
@@ -58,11 +50,11 @@ def linked(service: Running) -> float:
     return float(found[1]) if found else 0.0
 
 
-def test_a_worker_that_is_killed_is_replaced(store: Path, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_replaced(base_store: Path, tmp_path: Path) -> None:
     """Two workers answer from one folder, and their counts are one sum; when one is killed, the other goes on, a new
     one takes its place, and what it counted stays.
     """
-    with serving(store, tmp_path, "--workers", "2") as service:
+    with serving(base_store, tmp_path, "--workers", "2") as service:
         for _ in range(20):
             assert service.link("NYTimes") == "nyt"
         assert linked(service) == 20
@@ -82,11 +74,11 @@ def test_a_worker_that_is_killed_is_replaced(store: Path, tmp_path: Path) -> Non
         assert 0 <= linked(service) - 20 - load.statuses[200] <= load.statuses[0]
 
 
-def test_clients_that_hang_up_leave_nothing_behind(store: Path, tmp_path: Path) -> None:
+def test_clients_that_hang_up_leave_nothing_behind(base_store: Path, tmp_path: Path) -> None:
     """Clients that send half a request, or do not wait for the answer, do not disturb others."""
     body = b'{"mentions": ["NYTimes"], "threshold": 0}'
     head = b"POST /v1/link HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-    with serving(store, tmp_path) as service:
+    with serving(base_store, tmp_path) as service:
         for sent in (head % len(body) + body, head % 500 + body, b"POST /v1/link HT", b"\x00\xff\r\n\r\n"):
             for _ in range(5):
                 with socket.create_connection(("127.0.0.1", service.port)) as client:
@@ -97,14 +89,14 @@ def test_clients_that_hang_up_leave_nothing_behind(store: Path, tmp_path: Path) 
     assert errors == []
 
 
-def test_a_port_in_use_and_bad_settings_are_errors(store: Path, tmp_path: Path) -> None:
+def test_a_port_in_use_and_bad_settings_are_errors(base_store: Path, tmp_path: Path) -> None:
     """What cannot start says why, with status 1, and shows no key."""
     keys = tmp_path / "keys.txt"
     keys.write_text("too-short")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        command = [sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(store)]
+        command = [sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(base_store)]
         port = ["--port", str(taken.getsockname()[1])]
         outcomes = [
             subprocess.run([*command, *options], capture_output=True, text=True, timeout=WAIT_S, check=False)

@@ -126,20 +126,3 @@ def test_a_bad_payload_changes_nothing(collection: Collection) -> None:
         collection.replace_payloads([point("1", "a", description="\udc80")])
     assert collection.get([old.id]) == {old.id: old}
     assert collection.get([]) == {}
-
-
-def test_any_name_has_the_vector_of_the_canonical_name(collection: Collection) -> None:
-    """Any name of an entity gives the dense vector of its canonical name, or zeros where that has none."""
-    paris = point("Q90", "Paris")
-    alias = point("Q90", "City of Light", canonical=False, canonical_name="Paris")
-    rome = point("Q220", "Rome")
-    put(collection, (paris, [1.0, 2.0]), (alias, [0.0, 0.0, 1.0]), (rome, [0.0, 1.0]))
-
-    silent, lost = point("1", "\U0001f600"), point("2", "alias", canonical=False, canonical_name="gone")
-    collection.upsert([silent, lost], unit([], [1.0]), np.array([False, True]))
-    vectors = collection.canonical_vectors([rome, alias, paris, alias])
-
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, unit([0.0, 1.0], *[[1.0, 2.0]] * 3), atol=HALF)
-    assert not collection.canonical_vectors([silent, lost, point("3", "unknown")]).any()
-    assert collection.canonical_vectors([]).shape == (0, DIM)

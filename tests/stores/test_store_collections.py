@@ -115,25 +115,3 @@ def test_lines_come_back_in_the_order_in_which_they_were_appended(collection: Co
         collection.append_ledger(lines)
 
     assert list(collection.read_ledger()) == [*LINES, b"second", *many]
-
-
-def test_a_ledger_belongs_to_the_name_of_a_collection(store: Store, name: str) -> None:
-    """A collection that is deleted to be made again has its ledger again; after that it is gone with the collection."""
-    first = store.create(manifest_of(name))
-    put(first, (point("1", "a"), [1.0]))
-    first.append_ledger(LINES)
-    assert [one for one in store.collections() if one.startswith(name)] == [name], "a ledger is none"
-    first.close()
-    store.delete(name, keep_ledger=True)
-    assert name not in store.collections()
-    second = store.create(manifest_of(name))
-    kept = list(second.read_ledger())
-    second.close()
-    store.delete(name)
-    third = store.create(manifest_of(name))
-
-    assert kept == LINES
-    assert list(third.read_ledger()) == []
-    third.close()
-    store.delete(name, keep_ledger=True)  # there is none
-    assert name not in store.collections()

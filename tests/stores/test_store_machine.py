@@ -40,10 +40,10 @@ Row = tuple[int, int, str, int]
 
 
 def made(row: Row) -> tuple[NamePoint, FloatArray]:
-    """A name of an entity, with or without a type; its vector, zeros for every fifth."""
+    """A name of an entity, with or without types of each kind; its vector, zeros for every fifth."""
     entity, name, kind, seed = row
-    types = {"types": (kind,), "kb_types": ("company", "firm")} if kind else {"types": (), "kb_types": (), **HEAD}
-    more: dict[str, Any] = {**(FULL if seed % 2 else {}), **types}
+    types = {"types": (kind,) if kind else (), "kb_types": ("company", "firm") if seed % 3 else ()}
+    more: dict[str, Any] = {**(FULL if seed % 2 else {}), **({} if kind else HEAD), **types}
     vector = np.random.default_rng(seed).normal(size=DIM).astype(np.float32) * (seed % 5 > 0)
     of = point(f"E{entity}", f"name {name}", canonical=not name, canonical_name="name 0", **more)
     return of, vector / max(1e-9, float(np.linalg.norm(vector)))
@@ -64,6 +64,11 @@ class State:
 
     def ids_of(self, entities: list[str]) -> set[str]:
         return {one for one, (stored, _) in self.points.items() if stored.entity_id in entities}
+
+
+def has_type(one: NamePoint, types: tuple[str, ...]) -> bool:
+    """Whether a filter finds a name: by a type of its base, or by the predicted one where it has no coarse one."""
+    return not types or not {*one.kb_types, *(one.types or (one.predicted_type,))}.isdisjoint(types)
 
 
 def check(collection: Collection, state: State) -> None:
@@ -91,10 +96,18 @@ def check(collection: Collection, state: State) -> None:
         assert collection.find(**given, limit=99) == wanted
         assert collection.find(**given, limit=1) == wanted[:1]
     assert collection.status().vectors == int(vectors.any(axis=1).sum())
-    for row, found in zip(vectors, collection.search(vectors.astype(np.float32), limit=99), strict=True):
-        cosines = {one.id: float(row @ other) for one, other in stored if other.any()} if row.any() else {}
-        assert {one.point.id: one.score for one in found} == pytest.approx(cosines, abs=HALF)
-        assert found == sorted(found, key=lambda one: -(one.score or 0.0))
+    canonical = {one.entity_id: row for one, row in stored if one.is_canonical}
+    of_entities = np.array([canonical.get(one.entity_id, np.zeros(DIM)) for one in points]).reshape(-1, DIM)
+    np.testing.assert_allclose(collection.canonical_vectors(points), of_entities, atol=HALF)
+    for types, limit in (((), 99), ((), 3), (("ORG",), 99), (("GPE", "company"), 2)):
+        found = collection.search(vectors.astype(np.float32), limit=limit, types=types)
+        for row, hits in zip(vectors, found, strict=True):
+            may = [(one, float(row @ other)) for one, other in stored if other.any() and has_type(one, types)]
+            cosines = {one.id: cosine for one, cosine in may} if row.any() else {}
+            scores = [one.score for one in hits]
+            assert scores == pytest.approx([cosines[one.point.id] for one in hits], abs=HALF)
+            assert scores == pytest.approx(sorted(cosines.values(), reverse=True)[:limit], abs=HALF)
+            assert all(one.point == state.points[one.point.id][0] for one in hits)
     assert tuple(collection.read_ledger()) == state.ledger
 
 
@@ -125,6 +138,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(rows=st.lists(ROW, min_size=6, max_size=9))
     def fill(self, rows: list[Row]) -> None:
+        self.make_again(keep=True)
         self.write(rows, is_load=True)
         if not is_url(self.store.location):
             self.read()
@@ -167,6 +181,17 @@ class Machine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.opened.close()
         self.opened = self.store.open(self.name)
+
+    @rule(keep=st.booleans())
+    def make_again(self, keep: bool) -> None:
+        """A ledger belongs to a name: a collection of that name has the one that was kept, or none."""
+        self.opened.close()
+        self.store.delete(self.name, keep_ledger=keep)
+        assert self.name not in self.store.collections()
+        self.opened = self.store.create(manifest_of(self.name))
+        self.now = State(ledger=self.now.ledger if keep else ())
+        if not keep:
+            self.learn([b"first"])
 
     @precondition(lambda self: not is_url(self.store.location))
     @rule()

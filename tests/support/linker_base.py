@@ -7,12 +7,15 @@ import functools
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from edge_cases import copy_files
 
-from pearl_qdrant import Entity
+from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.lexical.ngrams import IdfTable
 from pearl_qdrant.store import open_store
@@ -75,3 +78,14 @@ def fill_server(url: str, name: str, model: str, entities: list[Entity]) -> None
     encoded = encoder.encode([one for entity in entities for one in entity.names()])
     collection.upsert(name_points(name, names_of(entities), encoded), encoded.vectors, np.asarray(encoded.encodable))
     store.close()
+
+
+def linker_over(entities: Iterable[Entity | Mapping[str, object]], *, model: str = "shipped", **options: Any) -> Any:
+    """A fixture for a module: a linker over entities, with the model of the fixture of that name."""
+
+    @pytest.fixture(scope="module")
+    def linker(request: pytest.FixtureRequest) -> Iterator[EntityLinker]:
+        with EntityLinker.build(list(entities), model=request.getfixturevalue(model), **options) as opened:
+            yield opened
+
+    return linker

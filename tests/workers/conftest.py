@@ -20,17 +20,9 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def base_path(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A store with the collection `base`, which no test changes."""
-    path = tmp_path_factory.mktemp("workers") / "store"
-    fill(path, "base", str(model), ENTITIES, is_loaded=True)
-    return path
-
-
-@pytest.fixture(scope="session")
-def reader(base_path: Path) -> Iterator[EntityLinker]:
+def reader(base_store: Path) -> Iterator[EntityLinker]:
     """A linker that only reads; its workers start with the first test that uses them."""
-    with EntityLinker.open("base", store=str(base_path), threshold=0.0, read_only=True) as opened:
+    with EntityLinker.open("base", store=str(base_store), threshold=0.0, read_only=True) as opened:
         yield opened
 
 

@@ -54,10 +54,10 @@ def test_a_killed_worker_is_replaced(reader: EntityLinker) -> None:
 
 
 @pytest.mark.slow
-def test_there_is_at_most_one_process_a_mention(base_path: Path) -> None:
+def test_there_is_at_most_one_process_a_mention(base_store: Path) -> None:
     """For three mentions there are three processes at most, however many are requested."""
     mentions = ["NYC", "New York", "NYTimes"]
-    with EntityLinker.open("base", store=str(base_path), threshold=0.0, read_only=True) as linker:
+    with EntityLinker.open("base", store=str(base_store), threshold=0.0, read_only=True) as linker:
         found = list(linker.link_batch(mentions * 2, workers=10**9))
         n_started = len(linker.worker_pids())
         assert_same(found, linker.link_batch(mentions * 2, workers=1))
@@ -84,11 +84,11 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.slow
-def test_workers_that_die_twice_are_an_error(base_path: Path, deadly: list[int]) -> None:
+def test_workers_that_die_twice_are_an_error(base_store: Path, deadly: list[int]) -> None:
     """Who asked for workers gets an error that says what happened, and not a hang."""
     text = r"A worker process ended.*SIGKILL.*Perhaps memory ran out.*workers=1"
     with (
-        EntityLinker.open("base", store=str(base_path), read_only=True) as linker,
+        EntityLinker.open("base", store=str(base_store), read_only=True) as linker,
         pytest.raises(WorkerError, match=text),
     ):
         list(linker.link_batch(MENTIONS[:4], workers=2))
@@ -97,12 +97,12 @@ def test_workers_that_die_twice_are_an_error(base_path: Path, deadly: list[int])
 
 @pytest.mark.usefixtures("deadly")
 def test_a_batch_goes_on_without_its_workers(
-    base_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    base_store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where workers started by themselves, a batch goes on in one process if they die."""
     monkeypatch.setattr(pool, "count_workers", lambda wanted=None: wanted or 2)
     monkeypatch.setattr(pool, "START_MENTIONS", 8)
-    with EntityLinker.open("base", store=str(base_path), read_only=True) as linker, caplog.at_level(logging.WARNING):
+    with EntityLinker.open("base", store=str(base_store), read_only=True) as linker, caplog.at_level(logging.WARNING):
         assert_same(linker.link_batch(MENTIONS), linker.link_batch(MENTIONS, workers=1))
 
     assert [one.message.partition(":")[0] for one in caplog.records] == ["Linking goes on in one process"]
@@ -156,10 +156,10 @@ for link in links:
 """
 
 
-def start(base_path: Path, n_mentions: int) -> tuple[subprocess.Popen[str], list[int]]:
+def start(base_store: Path, n_mentions: int) -> tuple[subprocess.Popen[str], list[int]]:
     """Start a program that links; returns it with its workers once it has the first link."""
     program = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(base_path), str(n_mentions)],
+        [sys.executable, "-c", SCRIPT, str(base_store), str(n_mentions)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -172,9 +172,9 @@ def start(base_path: Path, n_mentions: int) -> tuple[subprocess.Popen[str], list
     return program, pids
 
 
-def views(base_path: Path) -> list[Path]:
+def views(base_store: Path) -> list[Path]:
     """Folders of views in a store."""
-    return list(base_path.glob(".view-*"))
+    return list(base_store.glob(".view-*"))
 
 
 @pytest.fixture
