@@ -27,7 +27,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
 from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_QUANTIZATION
+from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
 from pearl_qdrant.store.administration import CollectionSummary, check_ours, summarize_collections
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Placement, Store
@@ -110,7 +110,7 @@ def load_base(  # long: all arguments of a load are named here
             collection=name,
             kb=request.kb or name,
             kb_version=request.kb_version,
-            quantization=request.quantization or DEFAULT_QUANTIZATION,
+            quantization=request.quantization or store.quantization,
             type_map_version=types.version,
         )
         write = None if cluster is None else cluster.write

@@ -28,7 +28,7 @@ DEFAULT_DEVICE = "auto"
 DEFAULT_MAX_ERRORS = 100
 DEFAULT_CHARACTER_DIM = 64
 DEFAULT_CHARACTER_SHARE = 0.1
-DEFAULT_QUANTIZATION: Literal["int8"] = "int8"
+DEFAULT_QUANTIZATION: Literal["turbo4"] = "turbo4"
 
 MAX_DEFAULT_WORKERS = 16
 """More processes are started only on request: each takes about 100 MB, and one process reads the answers of all."""

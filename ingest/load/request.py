@@ -200,7 +200,7 @@ class LoadRequest:
             too many, too.
         kb: Short name of the base, part of every point's id. Default: the collection's name.
         kb_version: Release of the base, for the record.
-        quantization: How a new collection keeps vectors for finding candidates; scores come from the whole ones.
+        quantization: How a new collection keeps vectors (`store.schema`). Default: as `Store.quantization` says.
         placement: Shards and replicas of a new collection on a server.
         restart: Delete an existing collection first, its calibration included, and start over. What it learned stays
             (`learn`).

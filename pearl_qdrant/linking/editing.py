@@ -356,7 +356,8 @@ def build_collection(store: Store, name: str, encoder: Encoder, entities: Sequen
     """Create a collection of at least one entity, with different ids; if this fails, it is deleted. Its base has its
     name. Raises CollectionExistsError if the store has a collection of that name; StoreError if it cannot be written.
     """
-    collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))
+    manifest = Manifest.for_model(encoder.info, collection=name, kb=name, quantization=store.quantization)
+    collection = store.create(manifest)
     try:
         _fill(collection, encoder, entities)
         collection.finalize()

@@ -26,7 +26,16 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.hybrid import search_hybrid
-from pearl_qdrant.store.schema import FACET_FIELDS, LANGUAGE_FIELD, Checkpoint, Manifest, NamePoint, NameRows, point_id
+from pearl_qdrant.store.schema import (
+    FACET_FIELDS,
+    LANGUAGE_FIELD,
+    Checkpoint,
+    Manifest,
+    NamePoint,
+    NameRows,
+    Quantization,
+    point_id,
+)
 from pearl_qdrant.store.search import (
     CollectionStatus,
     OwnNames,
@@ -483,6 +492,11 @@ class Store(Protocol):
     @property
     def location(self) -> str:
         """Folder or URL, without any key."""
+        ...
+
+    @property
+    def quantization(self) -> Quantization:
+        """How a new collection keeps its vectors here, unless its manifest is to say otherwise."""
         ...
 
     def collections(self) -> list[str]:

@@ -24,6 +24,7 @@ from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelI
 from pearl_qdrant.errors import InvalidPointError, ManifestError, ModelMismatchError, StoreRejectedError
 from pearl_qdrant.lexical import ngrams
 from pearl_qdrant.records import Entity
+from pearl_qdrant.settings import DEFAULT_QUANTIZATION
 
 DENSE = "dense"  # name of the dense vector of every point that has one
 LEXICAL = "lexical"  # name of the sparse vector of character n-grams (`lexical.ngrams`); Qdrant weights it by IDF
@@ -56,8 +57,14 @@ _VARIANTS = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 State = Literal["loading", "ready"]
 
-Quantization = Literal["none", "int8"]
-"""How vectors are kept for finding candidates; scores always come from the full vectors."""
+Quantization = Literal["none", "int8", "turbo4"]
+"""How vectors are kept: as float32 alone; as float32, with 8 bits a number beside it; as float16, with 4 bits a number
+beside it (TurboQuant). What stands beside finds candidates; scores always come from the float numbers."""
+
+
+def stored_bytes(quantization: Quantization) -> int:
+    """The bytes of a number of a vector that gives scores."""
+    return 2 if quantization == "turbo4" else 4
 
 
 def point_id(kb: str, entity_id: str, name: str) -> str:
@@ -197,7 +204,7 @@ class Manifest(BaseModel):
         kb_version: Release of the base, if given.
         model, weights_hash, dim, pooling, prefix: As in `ModelInfo`.
         has_head: Whether points have predicted phrase types.
-        quantization: How vectors are kept for finding candidates.
+        quantization: How vectors are kept; "int8" where it is not stated, as by older releases.
         has_plain_payloads: Whether an embedded collection has points as a server keeps them (`edge.points`).
         lexical_version: `ngrams.VERSION` of its sparse vectors.
         ngram_rarity: IDF of the n-grams among its names (`lexical.ngrams.IdfTable`), made at the end of a load.
@@ -247,7 +254,7 @@ class Manifest(BaseModel):
         collection: str,
         kb: str,
         kb_version: str | None = None,
-        quantization: Quantization = "int8",
+        quantization: Quantization = DEFAULT_QUANTIZATION,
         type_map_version: str | None = None,
     ) -> Manifest:
         return cls(
@@ -267,6 +274,10 @@ class Manifest(BaseModel):
 
     def as_created(self) -> Manifest:
         return self.model_copy(update={"has_plain_payloads": False})
+
+    def kept_as(self, quantization: Quantization) -> Manifest:
+        """Return a copy for a new version in a store that keeps vectors so; whole vectors stay alone."""
+        return self if self.quantization == "none" else self.model_copy(update={"quantization": quantization})
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> Manifest:
         return self.with_checkpoints((*self.without_input(checkpoint.input).checkpoints, checkpoint))

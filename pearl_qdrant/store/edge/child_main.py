@@ -47,7 +47,8 @@ def _load(job: Job, requests: IO[bytes], answers: IO[bytes]) -> None:
         segments=_MANY_SEGMENTS,
         max_segment_kb=max(1, points * job.dim * 4 // 1024),
         threshold_kb=job.threshold_kb,
-        quantization="none" if index is None else job.quantization,
+        quantization=job.quantization,
+        is_loading=index is None,
     )
     shard = edge_shard.load_shard(path, job.collection, config)
     has_indexes, growing_bytes = edge_shard.has_indexes(shard), 0

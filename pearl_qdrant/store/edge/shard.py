@@ -34,6 +34,7 @@ from pearl_qdrant.store.schema import (
     Quantization,
     check_vectors,
     invalid_payload,
+    stored_bytes,
 )
 from pearl_qdrant.store.search import EF_CONSTRUCT, FULL_SCAN_KB, M
 from pearl_qdrant.store.system import is_in_memory, resource_error
@@ -184,38 +185,56 @@ def shard_config(
     segments: int = 1,
     max_segment_kb: int = MAX_SEGMENT_KB,
     threshold_kb: int,
-    quantization: Quantization = "none",
+    quantization: Quantization,
+    is_loading: bool = False,
 ) -> edge.EdgeConfig:
     """Make the configuration of a shard with vectors of width `dim`.
 
     With m 0 compacted segments get no graph. `optimize()` compacts segments from `threshold_kb` of vectors on, merges
-    up to `max_segment_kb`, and leaves `segments` beside the growing one. Those with a graph have vectors quantised too.
+    up to `max_segment_kb`, and leaves `segments` beside the growing one. Those with a graph have vectors quantised too,
+    unless `is_loading`. KB are those of float32 vectors, so that they mean as many vectors in every form.
     """
-    is_int8 = quantization == "int8"
-    dense = edge.EdgeVectorParams(
-        dim,
-        edge.Distance.Cosine,
-        datatype=edge.VectorStorageDatatype.Float32,
-        memory=edge.Memory.Cold if is_int8 else edge.Memory.Cached,  # read for scores only
-        quantization_config=edge.ScalarQuantizationConfig(edge.ScalarType.Int8, memory=edge.Memory.Cached)
-        if is_int8
-        else None,
-    )
+    dense = _dense_params(dim, quantization, is_loading=is_loading)
+    share = stored_bytes(quantization) / 4  # the engine counts the bytes that it stores
+
+    def kb(whole: int) -> int:
+        return max(1, int(whole * share))
+
     lexical = edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf, memory=edge.Memory.Cached)
     return edge.EdgeConfig(
         vectors={DENSE: dense},
         sparse_vectors={LEXICAL: lexical},
-        hnsw_config=edge.HnswIndexConfig(m, ef_construct, FULL_SCAN_KB, memory=edge.Memory.Cached),
+        hnsw_config=edge.HnswIndexConfig(m, ef_construct, kb(FULL_SCAN_KB), memory=edge.Memory.Cached),
         optimizers=edge.EdgeOptimizersConfig(
-            indexing_threshold=threshold_kb, default_segment_number=segments, max_segment_size=max_segment_kb
+            indexing_threshold=kb(threshold_kb), default_segment_number=segments, max_segment_size=kb(max_segment_kb)
         ),
         max_search_threads=SEARCH_THREADS,
     )
 
 
-def create_shard(path: Path, dim: int) -> None:
+def _dense_params(dim: int, quantization: Quantization, *, is_loading: bool) -> edge.EdgeVectorParams:
+    """Make the configuration of dense vectors: their form, and where it lies in memory."""
+    codes: edge.ScalarQuantizationConfig | edge.TurboQuantQuantizationConfig | None = None
+    if quantization == "int8":
+        codes = edge.ScalarQuantizationConfig(edge.ScalarType.Int8, memory=edge.Memory.Cached)
+    elif quantization == "turbo4":
+        codes = edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits4, memory=edge.Memory.Cached)
+    codes = None if is_loading else codes
+    return edge.EdgeVectorParams(
+        dim,
+        edge.Distance.Cosine,
+        datatype=edge.VectorStorageDatatype.Float32
+        if stored_bytes(quantization) == 4
+        else edge.VectorStorageDatatype.Float16,
+        memory=edge.Memory.Cached if codes is None else edge.Memory.Cold,  # read for scores only
+        quantization_config=codes,
+    )
+
+
+def create_shard(path: Path, dim: int, quantization: Quantization) -> None:
     """Create an empty shard with its payload indexes, and close it."""
-    shard = edge.EdgeShard.create(str(path), shard_config(dim, threshold_kb=INDEXING_THRESHOLD_KB))
+    config = shard_config(dim, threshold_kb=INDEXING_THRESHOLD_KB, quantization=quantization, is_loading=True)
+    shard = edge.EdgeShard.create(str(path), config)
     create_indexes(shard)
     shard.flush()
     shard.close()

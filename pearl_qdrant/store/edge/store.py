@@ -35,6 +35,7 @@ from pearl_qdrant.errors import (
     StoreLockedError,
     StoreRejectedError,
 )
+from pearl_qdrant.settings import DEFAULT_QUANTIZATION
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
 from pearl_qdrant.store.edge.collection import EdgeCollection
@@ -42,7 +43,7 @@ from pearl_qdrant.store.edge.content import LOCK_FILE, SHARD_FOLDER, WORK_FOLDER
 from pearl_qdrant.store.edge.folder import CollectionFolder, CollectionLock, find_owner, while_locked
 from pearl_qdrant.store.edge.view import CollectionView
 from pearl_qdrant.store.protocol import Glance, Maker, Placement, Version, VersionMark, new_version
-from pearl_qdrant.store.schema import Manifest, check_name
+from pearl_qdrant.store.schema import Manifest, Quantization, check_name
 from pearl_qdrant.store.system import ProcessGuard, resource_error, sync_folder
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class EdgeStore:
     @property
     def location(self) -> str:
         return str(self._path)
+
+    @property
+    def quantization(self) -> Quantization:
+        return DEFAULT_QUANTIZATION
 
     def collections(self) -> list[str]:
         self._guard.check()
@@ -131,7 +136,7 @@ class EdgeStore:
             with self._temporary_folder() as temporary:
                 edge_shard.check_space(temporary, name, doing="creating it")
                 shard = temporary / SHARD_FOLDER
-                edge_shard.create_shard(shard, manifest.dim)
+                edge_shard.create_shard(shard, manifest.dim, manifest.quantization)
                 self._finish_folder(temporary, path, manifest.as_created(), None, mark)
         return self._open(path, name)
 

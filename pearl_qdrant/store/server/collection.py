@@ -244,7 +244,7 @@ class ServerCollection(Collection):
             indexed = share_indexed(info.indexed_vectors_count or 0, n_vectors, n_sparse)
             if on_progress is not None:
                 on_progress(indexed, n_vectors)
-            n_finished = n_finished + 1 if is_built(info, n_vectors=n_vectors, dim=self._manifest.dim) else 0
+            n_finished = n_finished + 1 if is_built(info, n_vectors=n_vectors) else 0
             if n_finished >= _FINISHED_POLLS:
                 return
             progress = None
@@ -283,7 +283,7 @@ class ServerCollection(Collection):
             vectors=n_vectors,
             indexed_vectors=share_indexed(info.indexed_vectors_count or 0, n_vectors, self._count_vectors(LEXICAL)),
             segments=info.segments_count,
-            is_finalized=is_built(info, n_vectors=n_vectors, dim=self._manifest.dim),
+            is_finalized=is_built(info, n_vectors=n_vectors),
             payload_indexes=tuple(sorted(info.payload_schema)),
             foreign_points=max(0, self._count_filtered(None) - points),
         )
@@ -480,7 +480,7 @@ def _n_bytes(text: str) -> int:
     return len(text.encode("utf-8"))
 
 
-def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int) -> bool:
+def is_built(info: models.CollectionInfo, *, n_vectors: int) -> bool:
     """Whether the server has nothing left to index.
 
     Segments below the threshold never get a graph and are searched exactly: such a collection is finished too. But if
@@ -489,9 +489,18 @@ def is_built(info: models.CollectionInfo, *, n_vectors: int, dim: int) -> bool:
     if LOAD_KEY in (info.config.metadata or {}):
         return False
     threshold_kb = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
-    segment_kb = n_vectors * dim * 4 / 1024 / max(info.segments_count, 1)
+    segment_kb = n_vectors * _vector_bytes(info) / 1024 / max(info.segments_count, 1)
     not_started = segment_kb > threshold_kb and not info.indexed_vectors_count
     return info.status == models.CollectionStatus.GREEN and not not_started
+
+
+def _vector_bytes(info: models.CollectionInfo) -> int:
+    """The bytes of a dense vector as the server stores it."""
+    vectors = info.config.params.vectors
+    dense = vectors.get(DENSE) if isinstance(vectors, dict) else vectors
+    if dense is None:
+        return 0
+    return dense.size * (2 if dense.datatype == models.Datatype.FLOAT16 else 4)
 
 
 def _download(connection: Connection, path: str, target: Path) -> str:

@@ -18,9 +18,9 @@ from typing import Any
 from qdrant_client import models
 
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError, ManifestError, StoreError
-from pearl_qdrant.settings import REQUEST_TIMEOUT_S, TESTED_SERVER, ServerAccess
+from pearl_qdrant.settings import DEFAULT_QUANTIZATION, REQUEST_TIMEOUT_S, TESTED_SERVER, ServerAccess
 from pearl_qdrant.store.protocol import PLAIN, Check, Glance, Maker, Placement, Version, VersionMark, placement_of
-from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, LEXICAL, Manifest
+from pearl_qdrant.store.schema import DENSE, INDEXED_FIELDS, LEXICAL, Manifest, Quantization, stored_bytes
 from pearl_qdrant.store.search import EF_CONSTRUCT, FULL_SCAN_KB, M
 from pearl_qdrant.store.server.collection import ServerCollection, is_built
 from pearl_qdrant.store.server.connection import Connection, parse_release
@@ -43,6 +43,7 @@ from pearl_qdrant.store.server.versions import (
     split_name,
 )
 
+_TURBO_SERVER = (1, 19)  # the oldest release that was tried with TurboQuant
 MAX_COLLECTIONS = 50  # the most collections whose strict mode and replicas are checked
 
 
@@ -79,6 +80,10 @@ class ServerStore:
     def location(self) -> str:
         return self._connection.location
 
+    @property
+    def quantization(self) -> Quantization:
+        return DEFAULT_QUANTIZATION if parse_release(self._connection.version()) >= _TURBO_SERVER else "int8"
+
     def collections(self) -> list[str]:
         names = [name for name in self._connection.collections() if not name.endswith(LEDGER_SUFFIX)]
         plain = [name for name in names if split_name(name)[1] == PLAIN]
@@ -102,7 +107,7 @@ class ServerStore:
             manifest = parse_manifest(metadata, name)
         except ManifestError as error:
             return Glance(name, None, problem=str(error), is_foreign=MANIFEST_KEY not in metadata)
-        has_graph = is_built(info, n_vectors=manifest.names, dim=manifest.dim)
+        has_graph = is_built(info, n_vectors=manifest.names)
         missing = tuple(field for field in INDEXED_FIELDS if field not in info.payload_schema)
         return Glance(name, manifest, has_graph, missing_indexes=missing)
 
@@ -137,9 +142,8 @@ class ServerStore:
         elif name in self.collections():
             raise CollectionExistsError(name)
 
-        int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
-        quantization = models.ScalarQuantization(scalar=int8) if created.quantization == "int8" else None
-        dense = models.VectorParams(size=created.dim, distance=models.Distance.COSINE, quantization_config=quantization)
+        dense = _dense_params(created.dim, created.quantization)
+        full_scan_kb = FULL_SCAN_KB * stored_bytes(created.quantization) // 4
         # The index of n-grams is in mapped files: 300 bytes a name.
         lexical = models.SparseVectorParams(modifier=models.Modifier.IDF, index=models.SparseIndexParams(on_disk=True))
 
@@ -147,7 +151,7 @@ class ServerStore:
             return self._client.create_collection(
                 stored_as,
                 vectors_config={DENSE: dense},
-                hnsw_config=models.HnswConfigDiff(m=M, ef_construct=EF_CONSTRUCT, full_scan_threshold=FULL_SCAN_KB),
+                hnsw_config=models.HnswConfigDiff(m=M, ef_construct=EF_CONSTRUCT, full_scan_threshold=full_scan_kb),
                 sparse_vectors_config={LEXICAL: lexical},
                 shard_number=placed.shards,
                 replication_factor=placed.replicas,
@@ -289,6 +293,19 @@ class ServerStore:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _dense_params(dim: int, quantization: Quantization) -> models.VectorParams:
+    """Make the configuration of dense vectors; what finds candidates stays in memory."""
+    codes: models.ScalarQuantization | models.TurboQuantization | None = None
+    if quantization == "int8":
+        int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+        codes = models.ScalarQuantization(scalar=int8)
+    elif quantization == "turbo4":
+        turbo = models.TurboQuantQuantizationConfig(bits=models.TurboQuantBitSize.BITS4, always_ram=True)
+        codes = models.TurboQuantization(turbo=turbo)
+    datatype = models.Datatype.FLOAT16 if stored_bytes(quantization) == 2 else None
+    return models.VectorParams(size=dim, distance=models.Distance.COSINE, quantization_config=codes, datatype=datatype)
 
 
 def check_server(store: ServerStore) -> Iterator[Check]:
