@@ -123,25 +123,6 @@ L2 = 1e-4
 SAME_FIELD = {**dict.fromkeys(("doid_2024", "mondo_2026", "ordo_2018"), "diseases"), "general_whole": "general"}
 """Bases that cover the same things are left out together."""
 
-PAGE_BASES = {
-    "doid_2024": "Disease Ontology",
-    "uberon_mondo_import": "Uberon",
-    "general": "60,000 general entities",
-    "general_whole": "all 451,518 of them",
-}
-PAGE_KINDS = {
-    "exact, other case, accents, hyphens, no spaces": ("exact", "case", "punctuation", "no spaces"),
-    "one slip": ("one slip",),
-    "two slips": ("two slips",),
-    "British spelling, Greek, numerals": ("spelling",),
-    "plural": ("plural",),
-    "other word order": ("order",),
-    "inside a few words": ("in words",),
-    "an alias that the base lacks": ("alias",),
-    "NIL, entity removed": ("nil removed",),
-    "NIL, sibling (`hepatitis Z`)": ("nil sibling",),
-    "NIL, a known word an edit or two away (`Iraq` for Iran)": ("near",),
-}
 PAGE_ALIASES = {
     "autofj, mean of its sets": "AutoFJ titles, mean of 20 sets",
     "general:fb15k_wikidata:60000": "Wikidata aliases, 60,000 names",
@@ -150,7 +131,7 @@ PAGE_ALIASES = {
     "biomedical:uberon_mondo_import": "exact synonyms, Uberon",
     "biomedical:go_2022": "exact synonyms, Gene Ontology",
 }
-"""What a page calls bases and kinds; a row of several kinds has their mean."""
+"""What a page calls bases."""
 
 _log = logging.getLogger("linking_model")
 
@@ -290,22 +271,6 @@ def report(found: dict[str, list[float]]) -> Iterator[str]:
         yield f"{scores} {means[4]:6.1f} /{means[5]:5.1f} /{means[6]:5.1f}"
 
 
-def kind_rows(tasks: Sequence[Task], models: dict[str, RankingModel]) -> list[list[str]]:
-    """Rows of the page's table of kinds."""
-    by_name = {task.name: task for task in tasks}
-
-    def cell(base: str, kinds: Sequence[str]) -> str:
-        names = [f"near:{base}" if kind == "near" else f"everyday:{base}:{kind}" for kind in kinds]
-        pairs = [right_and_wrong(by_name[name], models[name]) for name in names if name in by_name]
-        if not pairs:
-            return ""
-        right, wrong = (100 * sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-        is_nil = kinds[0].startswith("n") and kinds[0] != "no spaces"
-        return f"{'-' if is_nil else f'{right:.1f}'} / {wrong:.1f}"
-
-    return [[title, *(cell(base, kinds) for base in PAGE_BASES)] for title, kinds in PAGE_KINDS.items()]
-
-
 def answered(task: Task, model: RankingModel) -> tuple[float, float, float]:
     """Shares of the mentions with a right answer, NIL too; with a wrong link; and linked though absent."""
     right, wrong = right_and_wrong(task, model)
@@ -411,8 +376,6 @@ def main(data: Path, wordnet: Path, work: Path, out: Path, model: str, judges: P
         click.echo(line)
     aliases = [[title, *(f"{one:.1f}" for one in accuracies[name][:4])] for name, title in PAGE_ALIASES.items()]
     write_rows(page, __file__, "mentions and base | linker | dense alone | n-grams alone | RRF of both", aliases)
-    head = " | ".join(("mention", *PAGE_BASES.values()))
-    write_rows(page, __file__, head, kind_rows(tasks, models), part=":kinds")
     found = fit(tasks)
     assert found.forest is not None
     arrays: dict[str, Any] = found.forest.to_arrays()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
@@ -40,9 +40,12 @@ RENAMED = {
 """What replaced an option that was there before, where its name does not say it."""
 
 
+_DEST = "set "  # before the name of a setting, where click keeps what was given as an option of that name
+
+
 class SetOption(click.Option):
-    """`--set NAME=VALUE`, given to the command as a dict of values. The model (MODULE:CLASS) is imported when it is
-    needed: pydantic takes as long as all of click.
+    """`--set NAME=VALUE`, or `--name VALUE`, given to the command as a dict of values. The model (MODULE:CLASS) is
+    imported when it is needed: pydantic takes as long as all of click.
     """
 
     def __init__(self, flags: Sequence[str], *, source: str, **attributes: Any) -> None:
@@ -58,6 +61,25 @@ class SetOption(click.Option):
     def explained(self, command: click.Command) -> dict[str, str]:
         """The names that it takes, with what each means: all fields but those with an option of their own."""
         return dict(self.model.describe(but=_names(command)))
+
+    def add_to_parser(self, parser: click.parser._OptionParser, ctx: click.Context) -> None:
+        """Take `--name-of-a-setting VALUE`, too, as `--set name_of_a_setting=VALUE`."""
+        super().add_to_parser(parser, ctx)
+        taken = {flag for one in ctx.command.params for flag in one.opts}
+        for name in self.explained(ctx.command):
+            old = [flag for flag, new in RENAMED.items() if new.startswith(f"--set {name}=")]
+            flags = [flag for flag in (f"--{name.replace('_', '-')}", *old) if flag not in taken]
+            is_flag = self.model.model_fields[name].annotation is bool
+            action = "append_const" if is_flag else "append"
+            if flags:
+                parser.add_option(self, flags, _DEST + name, action, 0 if is_flag else 1, "yes" if is_flag else None)
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, click.core.ParameterSource]:
+        given = {key.removeprefix(_DEST): texts for key, texts in opts.items() if key.startswith(_DEST)}
+        written = [f"{name}={text}" for name, texts in given.items() for text in texts]
+        if not written:
+            return super().consume_value(ctx, opts)
+        return (*(opts.get(str(self.name)) or ()), *written), click.core.ParameterSource.COMMANDLINE
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         names = ", ".join(self.explained(ctx.command))

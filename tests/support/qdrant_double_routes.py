@@ -156,6 +156,7 @@ def _update(double: QdrantDouble, name: str, body: bytes) -> Any:
 
 def _delete(double: QdrantDouble, name: str, body: bytes) -> Any:
     double.cluster_state.shards.pop(name, None)
+    double.created.pop(name, None)
     return double.client.delete_collection(name)
 
 
