@@ -101,7 +101,7 @@ BARE = (
     "link --file names.txt --report report.html",
     "annotate She_lives_in_Lyon.",
     "learn --labelled pairs.tsv",
-    "calibrate --pairs pairs.tsv",
+    "calibrate --labelled pairs.tsv",
     "entities show b --collection base",
     "collections verify base",
     "resolve names.txt --model {model}",
