@@ -60,7 +60,6 @@ _NUMBERED = re.compile(r"\d{1,3}\.\s+(?=\w)")
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,5});")
 _JOINED = re.compile(r"(?<=[^\W_])_+(?=[^\W_])")
-_DOTTED = re.compile(r"[^\W_]{2,}(?:\.[^\W_]{2,}){3,}")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -114,8 +113,6 @@ def _without_signs(text: str) -> str:
         text = _SYMBOLS.sub("", text)
     if " " not in text and "://" not in text:
         text = _JOINED.sub(" ", unquote(text) if _ESCAPED.search(text) else text)
-        if _DOTTED.fullmatch(text):
-            text = text.replace(".", " ")
     return text.strip()
 
 
