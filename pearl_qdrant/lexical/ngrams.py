@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 from anyascii import anyascii
 
-VERSION = 8
+VERSION = 7
 """Version of folding and hashing, and of the keys and parts that are stored beside n-grams (`keys.py`). A
 collection of another one has to be ingested again."""
 
@@ -65,8 +65,6 @@ _AMBIGUOUS = frozenset(("v", "x"))  # letters, unless the word before announces 
 _ROMAN_AFTER = frozenset(
     "type stage class grade phase group part volume chapter factor war ww level category generation mark".split()
 )
-
-_TRADEMARKS = dict.fromkeys(map(ord, "™℠"), " ")  # which are decomposed into letters
 
 _MARKED = re.compile("[\u0900-\u1aaf\u3099\u309a\ua800-\uabff\U00011000-\U00011fff]")
 """Scripts whose marks are letters: Indic ones, Thai and their like, and the marks of voiced Kana."""
@@ -169,7 +167,7 @@ def _words(name: str) -> list[str]:
 
 def _words_of_unicode(name: str) -> list[str]:
     """Words of a name that is not ASCII: decomposed (NFKD), case-folded, without accents and vowel points."""
-    text = _POSSESSIVE.sub("", name).translate(_TRADEMARKS).casefold()
+    text = _POSSESSIVE.sub("", name).casefold()
     if len(text) > _LONG:
         text = _with_short_runs(text)
     text = unicodedata.normalize("NFKD", text)

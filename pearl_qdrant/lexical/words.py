@@ -273,7 +273,7 @@ def usual_case(text: str) -> str:
     if not text.isupper():
         return text
     words = [word.lower() for word in _IN_CAPITALS.findall(text)]
-    longest = max(map(len, words))
+    longest = max(map(len, words), default=0)  # none in `Ⓐ`
     if any(word.upper() == word for word in words):  # letters without case: `特别篇`
         return text
     if longest < _LEAST_CAPITALS or (len(words) == 1 and longest < _LEAST_ALONE and not is_word(words[0])):

@@ -252,16 +252,19 @@ class MentionStream:
     def _clean(self, link_query: LinkQuery, batch: Sequence[str]) -> list[str]:
         """Cleaned mentions; of what is no name of the base as it stands the plain one (`plain_mentions`)."""
         cleaned = clean_all(batch)
-        plain = {text: one for text in dict.fromkeys(cleaned) if (one := plain_mention(text)) != text}
-        short = {
-            text: one for text in cleaned if (one := without_number(plain.get(text, text))) != plain.get(text, text)
-        }
+        plain, short = dict[str, str](), dict[str, str]()
+        for text in dict.fromkeys(cleaned):
+            one = plain_mention(text)
+            if one != text:
+                plain[text] = one
+            if (rest := without_number(one)) != one:
+                short[text] = rest
         asked = list(dict.fromkeys((*plain, *short)))
         if not asked:
             return cleaned
         names, _ = self._find_own([*asked, *short.values()], replace(link_query, names_first=True))
         collections = [target.collection for target in self.statistics.targets().all]
-        kept = {*names, *find_by_ids(collections, list(filter(looks_like_id, asked)), link_query.types)}
+        kept = {*names, *find_by_ids(collections, list(filter(looks_like_id, asked)), link_query.filter)}
         plain |= {text: one for text, one in short.items() if one in names}
         return [text if text in kept else plain.get(text, text) for text in cleaned]
 

@@ -35,6 +35,8 @@ EVERY = 7  # which entities of the sample base are taken
         ("北京大学", "北京大学"),
         ("WONDER EGG 特別編", "WONDER EGG 特別編"),
         ("12345 678", "12345 678"),
+        ("Ⓐ", "Ⓐ"),
+        ("Ⅷ", "Ⅷ"),
         ("", ""),
     ],
 )
