@@ -21,24 +21,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 RENAMED = {
     "--again": "--yes",
-    "--batch": "--set batch_size=",
     "--force": "--yes",
-    "--jobs": "--set workers=",
-    "--layout": "--set layouts=",
     "--limit": "--max-entities",
     "--mentions": "--ask FILE",
     "--model": "the variable PEARL_QDRANT_MODEL",
-    "--name-language": "--set languages=",
-    "--nil": "--set include_nil=yes",
     "--pairs": "--labelled",
-    "--sheet": "--set records=",
-    "--synonym-scope": "--set scopes=",
-    "--threshold": "--set min_pmi=",
-    "--wait": "--set wait_s=",
     "--writable": "--allow-writing",
 }
-"""What replaced an option that was there before, where its name does not say it."""
+"""What replaced an option that was there before."""
 
+_OTHER_FLAGS = {
+    "batch_size": ("--batch",),
+    "include_nil": ("--nil",),
+    "languages": ("--name-language",),
+    "layouts": ("--layout",),
+    "min_pmi": ("--threshold",),
+    "records": ("--sheet",),
+    "scopes": ("--synonym-scope",),
+    "wait_s": ("--wait",),
+    "workers": ("--jobs",),
+}
+"""Further options that are settings, by their names."""
 
 _DEST = "set "  # before the name of a setting, where click keeps what was given as an option of that name
 
@@ -67,8 +70,8 @@ class SetOption(click.Option):
         super().add_to_parser(parser, ctx)
         taken = {flag for one in ctx.command.params for flag in one.opts}
         for name in self.explained(ctx.command):
-            old = [flag for flag, new in RENAMED.items() if new.startswith(f"--set {name}=")]
-            flags = [flag for flag in (f"--{name.replace('_', '-')}", *old) if flag not in taken]
+            own = f"--{name.replace('_', '-')}", *_OTHER_FLAGS.get(name, ())
+            flags = [flag for flag in own if flag not in taken]
             is_flag = self.model.model_fields[name].annotation is bool
             action = "append_const" if is_flag else "append"
             if flags:
@@ -139,12 +142,13 @@ def flag_of(command: click.Command, name: str) -> str | None:
 
 
 def replacement(error: click.NoSuchOption) -> str | None:
-    """What to write for an option that became a setting, or has another name now; None if it never was one."""
+    """What to write for an option that has another name now, or is nearly the name of a setting; None for others."""
     if error.ctx is None:
         return None
-    command, name = error.ctx.command, error.option_name.lstrip("-").replace("-", "_")
-    known, new = list(_settings_of(command)), RENAMED.get(error.option_name, "")
-    if near := get_close_matches(name, known, n=1, cutoff=1.0 if new else 0.8):
-        return f"--set {near[0]}="
+    command, new = error.ctx.command, RENAMED.get(error.option_name, "")
     flags = [flag for one in command.params for flag in one.opts]
-    return new if new.startswith(("the ", *(f"--set {one}=" for one in known), *flags)) else None
+    if new.startswith(("the ", *flags)):
+        return new
+    name = error.option_name.lstrip("-").replace("-", "_")
+    near = get_close_matches(name, list(_settings_of(command)), n=1, cutoff=0.8)
+    return f"--set {near[0]}=" if near else None
