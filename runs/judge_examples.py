@@ -23,7 +23,7 @@ import pickle
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +53,13 @@ PAIRS = (
     "ara ces deu ell fra hin hrv hun ita lat lit nld pol por rus spa swe tur".split(),
     "fra ita lat nld por slk spa".split(),
 )
-"""Languages of the dictionaries from and into English."""
+"""Languages of the dictionaries from and into English that the judge learns from."""
+GERMAN = "bul ell fin fra ind ita nld pol por rus spa swe tur".split()
+"""Languages of the dictionaries from German that the encoder learns from, beside all from and into English."""
+LONGEST_WORD, WORDS = 45, 5
+"""Characters and words of a term of a dictionary."""
+NOUNS_MARKED = 0.2
+"""A dictionary that marks this share of its terms as nouns gives nouns alone."""
 
 _log = logging.getLogger("judge_examples")
 
@@ -105,6 +111,7 @@ def from_dictionary(path: Path) -> Iterator[Named]:
     """Words of one FreeDict dictionary in dictd's form with their first translations."""
     with gzip.open(path.with_suffix(".dict.dz")) as file:
         content = file.read()
+    found: list[tuple[bool, list[str]]] = []
     for line in path.read_text("utf-8").splitlines():
         word, *place = line.split("\t")[:3]
         if word.startswith("00") or len(place) < 2:
@@ -114,10 +121,18 @@ def from_dictionary(path: Path) -> Iterator[Named]:
         if len(lines) < 2 or lines[1].strip().startswith(("see:", "Synonym", "Note", '"')):
             continue
         head = _plain(lines[0].split("/")[0].split(",")[0])
-        is_noun = "deu" not in path.stem or "<" in lines[1]  # German nouns have a gender
-        translations = [one for one in map(_plain, re.split(r"[,;]", lines[1])) if 1 < len(one) <= 40]
-        if is_noun and re.fullmatch(r"[\w' -]{1,40}", head) and translations and is_for_training(name_key(head)):
-            yield Named("dict", path.stem, [head, *translations[:2]])
+        senses = [lines[1], *(one for one in lines[2:6] if re.match(r"\s*2\.", one))]
+        translations = [one for one in map(_plain, re.split(r"[,;]", senses[0])) if _is_term(one)][: 3 - len(senses)]
+        translations += [one for one in map(_plain, re.split(r"[,;]", senses[-1])) if _is_term(one)][:1]
+        if _is_term(head) and translations and is_for_training(name_key(head)):
+            is_noun = bool(re.search("<(n|pn|masc|fem|neut)[>,]", lines[0] + lines[1]))
+            found.append((is_noun, list(dict.fromkeys([head, *translations]))))
+    has_nouns = sum(is_noun for is_noun, _ in found) > NOUNS_MARKED * len(found)
+    yield from (Named("dict", path.stem, names) for is_noun, names in found if is_noun or not has_nouns)
+
+
+def _is_term(text: str) -> bool:
+    return 1 < len(text) <= LONGEST_WORD and len(text.split()) <= WORDS and not re.search(r"[|=@:<>\"]", text)
 
 
 _DIGITS = {c: i for i, c in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
@@ -137,8 +152,8 @@ def _plain(text: str) -> str:
     return " ".join(re.sub(r"^\s*\d+\.\s*", "", bare).replace("~", " ").split()).strip(" ,;.")
 
 
-def all_entities(data: Path, wordnet: Path, dictionaries: Path) -> Iterator[Named]:
-    """The entities of all sources."""
+def all_entities(data: Path, wordnet: Path, dictionaries: Path, *, every_dictionary: bool = False) -> Iterator[Named]:
+    """The entities of all sources, with the dictionaries of `PAIRS` or every one."""
     synsets = [one for one in read_synsets(wordnet) if one.lexical_class == "NP"]
     nouns = frozenset(name for synset in synsets for name in synset.names if name.islower())
     yield from from_tables(data, nouns)
@@ -149,24 +164,33 @@ def all_entities(data: Path, wordnet: Path, dictionaries: Path) -> Iterator[Name
             others = list(entity.names)
             rng.shuffle(others)
             yield Named("world", "", [entity.name, *others[:8]])
-    for stem in (*(f"eng-{code}" for code in PAIRS[0]), *(f"{code}-eng" for code in PAIRS[1])):
+    stems = [*(f"eng-{code}" for code in PAIRS[0]), *(f"{code}-eng" for code in PAIRS[1])]
+    if every_dictionary:
+        stems = [path.stem.removeprefix("freedict-") for path in sorted(dictionaries.glob("freedict-*.index"))]
+        stems = [one for one in stems if "eng" in one.split("-") or one in {f"deu-{code}" for code in GERMAN}]
+    for stem in stems:
         path = dictionaries / f"freedict-{stem}.index"
         if path.exists():
             yield from from_dictionary(path)
 
 
-def pools(entities: Iterator[Named], held: set[str]) -> dict[str, list[Named]]:
-    """Entities with the names that may be learnt, in the pools in which near names are searched."""
+def pools(
+    entities: Iterator[Named], held: set[str], most: Mapping[str, int] = MOST, strings: Set[str] = frozenset()
+) -> dict[str, list[Named]]:
+    """Entities with the names that may be learnt, in the pools in which near names are searched: none that folds to one
+    of `held`, or is one of `strings` but for case. At most so many of a source or a part of it.
+    """
     by_part: dict[tuple[str, str], list[Named]] = defaultdict(list)
     for one in entities:
         fitting = [name for name in dict.fromkeys(one.names) if 0 < len(name) <= LONGEST]
+        fitting = [name for name in fitting if name.casefold() not in strings]
         one.names = [name for name in fitting if (folded := fold_name(name)) and folded not in held]
         if one.names:
             by_part[one.source, one.part].append(one)
     found: dict[str, list[Named]] = defaultdict(list)
     for (source, part), some in sorted(by_part.items()):
         random.Random(f"{source} {part}").shuffle(some)
-        chosen = sorted(some, key=lambda one: len(one.names) < 2)[: MOST[source]]
+        chosen = sorted(some, key=lambda one: len(one.names) < 2)[: most.get(source)]
         n = POOLS.get(source, 1)
         for i, one in enumerate(chosen):
             found[f"{source} {part if source == 'bio' else i % n}"].append(one)

@@ -1,24 +1,19 @@
-r"""Names in many languages: what the shipped encoder was trained on, and its measurement on those held out.
+r"""Names in many languages that were held out: what the shipped encoder makes of them.
 
-    python runs/multilingual_model.py prepare --data FOLDER --wordnet FOLDER --out sources.xz
     python runs/multilingual_model.py measure MODEL ... --baseline MODEL
     python runs/multilingual_model.py link MODEL ... --page docs/accuracy.md
 
-`multilingual/names.py` says where the names come from and which packages that needs, `multilingual/data.py` what a
-batch has, docs/experiments/multilingual.md the figures.
+`multilingual/names.py` says where the names come from and which packages that needs; docs/experiments/multilingual.md
+has the figures.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import lzma
-import random
 from pathlib import Path
 
 import click
 import numpy as np
-from multilingual.data import hard_negatives, plain_names, read_sources
 from multilingual.names import read_entities
 from multilingual.tasks import multilingual_tasks
 from recipe_tables import page_option, write_rows
@@ -28,32 +23,11 @@ from pearl_qdrant.encoder.loading import load_encoder
 from training.evaluation.methods import EncoderMethod
 from training.evaluation.outcome import paired_bootstrap
 
-N_PLAIN = 100_000
-"""Names to distil that `prepare` draws: half in English, text among them."""
-
 
 @click.group()
 def main() -> None:
-    """Prepare, measure or link."""
+    """Measure or link."""
     logging.basicConfig(level=logging.INFO)
-
-
-@main.command()
-@click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option("--out", type=click.Path(path_type=Path), required=True)
-def prepare(data: Path, wordnet: Path, out: Path) -> None:
-    """Write the sources, hard negatives and names to distil to one file."""
-    sources, _ = read_sources(data, wordnet)
-    rng = random.Random(8)
-    stored = {
-        "weights": [source.weight for source in sources],
-        "examples": [[(e.name, e.others, e.entity, tuple(e.allowed)) for e in source.examples] for source in sources],
-        "plain": plain_names(data, sources, rng, N_PLAIN),
-        "negatives": list(hard_negatives(sources, rng)),
-    }
-    with lzma.open(out, "wt", encoding="utf-8", preset=1) as file:
-        json.dump(stored, file, ensure_ascii=False)
 
 
 @main.command()

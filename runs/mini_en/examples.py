@@ -1,14 +1,14 @@
 """Training examples of the shipped model: WordNet, tables of entities, typed names, and rules for numbers.
 
-Each source is a list of `Example`s in alphabetical order, so that neighbours in a batch are hard negatives at no cost.
+Each source is a list of `Example`s in alphabetical order.
 The splits are by entity and by name (see `training.examples.example`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from recipe_tables import read_tsv
@@ -23,14 +23,6 @@ from training.examples.wordnet import read_synsets
 _INSTANCE_TYPES = {4: ("EVENT",), 15: ("GPE", "LOC"), 17: ("LOC",), 18: ("PERSON",), 14: ("ORG", "NORP")}
 
 _PREPOSITIONS = "in on at of from to for with by about near after before during since until under over between".split()
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleSource:
-    """Training examples of one origin."""
-
-    examples: Sequence[Example]  # in alphabetical order
-    weight: float  # share of a batch, relative to the weights of the other sources
 
 
 def wordnet_examples(folder: Path) -> list[Example]:

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from mini_en.data import head_examples, held_out_types
-from mini_en.examples import ExampleSource, types_of_names
+from mini_en.examples import types_of_names
 from pearl_qdrant.encoder.checkpoint import HEAD_FILE, HEAD_TENSOR, ONNX_FILE, read_config, seal, write_config
 from pearl_qdrant.encoder.write_checkpoint import verify
 from training.examples.example import (
@@ -93,12 +93,12 @@ class HeadInput:
         return np.asarray(vectors, dtype=np.float32)
 
 
-def fit_text_head(model: Path, sources: list[ExampleSource], data: Path) -> dict[str, Any]:
+def fit_text_head(model: Path, sources: list[list[Example]], data: Path) -> dict[str, Any]:
     """Fit the type head of a finished checkpoint anew, in its folder; returns its scores, for the model card.
 
     Args:
         model: The checkpoint.
-        sources: What the encoder was trained on.
+        sources: Names of known types.
         data: Has the typed names.
     """
     vectors_of = HeadInput(model)

@@ -26,9 +26,9 @@ from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES, PHRASE_TYPE
 
 GOLDEN: dict[str, dict[str, tuple[float, ...]]] = {
     "pearl-mini": {
-        "The New York Times": (-0.0320, 0.0519, 0.0355, 0.0245, 0.0080),
-        "heart attack": (0.0566, 0.0168, -0.0394, 0.0137, 0.0543),
-        "\u041c\u043e\u0441\u043a\u0432\u0430": (-0.0444, 0.1106, -0.0417, 0.0173, -0.0022),
+        "The New York Times": (-0.0252, 0.0598, 0.0379, 0.0133, 0.0183),
+        "heart attack": (0.0512, 0.0056, -0.0474, 0.0006, 0.0364),
+        "\u041c\u043e\u0441\u043a\u0432\u0430": (-0.0289, 0.1153, -0.0236, 0.0116, -0.0053),
     }
 }
 """The first five dimensions by shipped model and name; to be made again with each model that ships."""

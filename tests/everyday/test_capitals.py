@@ -12,7 +12,7 @@ from pearl_qdrant.encoder.protocol import Encoder, predict_types
 from pearl_qdrant.lexical.words import usual_case
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample_base.tsv"
-EVERY = 7  # which entities of the sample base are taken
+EVERY = 3  # which entities of the sample base are taken
 
 
 @pytest.mark.parametrize(
