@@ -159,17 +159,6 @@ _read_plain = msgspec.json.Decoder(_PlainPayload).decode
 OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))  # keys of a payload that no further field may have
 
 
-class Checkpoint(BaseModel):
-    """How many entities of its input, from its start, an unfinished ingest has stored; done: but for the graph, all."""
-
-    model_config = ConfigDict(frozen=True)
-
-    input: str
-    digest: str
-    entities: int
-    is_done: bool = False
-
-
 class LoadedInput(BaseModel):
     """An input whose load is complete: its paths as given, and the digest of its content."""
 
@@ -177,6 +166,13 @@ class LoadedInput(BaseModel):
 
     input: str
     digest: str
+
+
+class Checkpoint(LoadedInput):
+    """How many entities of its input, from its start, an unfinished ingest has stored; done: but for the graph, all."""
+
+    entities: int
+    is_done: bool = False
 
 
 class LinkCalibration(BaseModel):

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -256,13 +257,7 @@ def rollback_collection(
                 f"Collection '{name}' has no version before the current one: it was not replaced, or the old ones were "
                 f"pruned. Encode its names again with the model that you want.",
             )
-        manifest, loaded = before.manifest, list[Encoder]()
-
-        def encoder() -> Encoder:
-            if not loaded:
-                loaded.append(_encoder_of(manifest, device))
-            return loaded[0]
-
+        encoder = cache(partial(_encoder_of, before.manifest, device))
         return _Reencoding(opened, name, before.id, encoder, on_progress).run()
 
 
