@@ -187,8 +187,7 @@ async def suggest_entity(
     found: list[Any] = []
     if wanted := prefix.strip():  # the entity that has this very id comes first
         found += [
-            one.point
-            for one in (await handle.call(lambda linker: with_names(linker.collections, [wanted]))).values()
+            one.point for one in (await handle.call(lambda linker: with_names(linker.collections, [wanted]))).values()
         ]
         types = [type] if type else []
         found += await handle.search_names(prefix, types=types, limit=cursor + SUGGESTED)
