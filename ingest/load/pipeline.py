@@ -43,6 +43,7 @@ from pearl_qdrant.store.schema import (
     LoadedInput,
     Manifest,
     NamePoint,
+    PredictedType,
     is_same_point,
     name_points,
     plain_points,
@@ -549,5 +550,4 @@ def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NameP
 
 def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
     """A point with the stored predictions of the type head, which depend on the name alone."""
-    predicted = "phrase_type", "lexical_class", "predicted_type", "type_probability"
-    return replace(point, **{name: getattr(stored, name) for name in predicted})
+    return replace(point, **{name: getattr(stored, name) for name in PredictedType._fields})

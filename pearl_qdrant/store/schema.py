@@ -361,20 +361,20 @@ class PredictedType(NamedTuple):
     type_probability: float | None = None
 
 
-_NO_TYPE = PredictedType()
+NO_TYPE = PredictedType()
 
 
 def predicted_types(encoded: Encoded) -> list[PredictedType]:
     """What the type head says of each row: n types, without any for an unencodable name, of which it saw no letter."""
     encodable = encoded.encodable.tolist()
     if encoded.type_probabilities is None:
-        return [_NO_TYPE] * len(encodable)
+        return [NO_TYPE] * len(encodable)
     types = predict_types(encoded.type_probabilities)
     kinds = zip(types.phrase_types, types.lexical_classes, types.predicted_types, types.type_probabilities, strict=True)
-    return [PredictedType(*kind) if ok else _NO_TYPE for ok, kind in zip(encodable, kinds, strict=True)]
+    return [PredictedType(*kind) if ok else NO_TYPE for ok, kind in zip(encodable, kinds, strict=True)]
 
 
-def _point(kb: str, entity: Entity, name: str, kind: PredictedType = _NO_TYPE) -> NamePoint:
+def _point(kb: str, entity: Entity, name: str, kind: PredictedType = NO_TYPE) -> NamePoint:
     return NamePoint(
         kb=kb,
         entity_id=entity.entity_id,
