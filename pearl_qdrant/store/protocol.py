@@ -37,6 +37,7 @@ from pearl_qdrant.store.schema import (
     point_id,
 )
 from pearl_qdrant.store.search import (
+    BATCH_QUERIES,
     CollectionStatus,
     OwnNames,
     ScoredName,
@@ -232,9 +233,12 @@ class Collection(ABC):
         wanted = self._filter_of(types)
         if wanted is None:
             return [[] for _ in vectors]
-        return self._search(
-            lambda: search_hybrid(self._engine(wanted, limit), vectors, None, limit=limit, lexical_limit=1, own=None)
-        )
+
+        def search() -> list[list[ScoredName]]:
+            engine = replace(self._engine(wanted, limit), batch_mentions=BATCH_QUERIES)
+            return search_hybrid(engine, vectors, None, limit=limit, lexical_limit=1, own=None)
+
+        return self._search(search)
 
     def search_hybrid(
         self,
