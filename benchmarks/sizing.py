@@ -29,17 +29,15 @@ import numpy as np
 from memory import peak_memory
 
 from ingest.base.format import ReadOptions
-from ingest.base.reader import scan
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
-from ingest.load.pipeline import ingest
-from ingest.load.request import LoadRequest
+from ingest.load_base import load_base
 from pearl_qdrant.encoder.protocol import BoolArray, Encoded, FloatArray, ModelInfo
 from pearl_qdrant.phrase_types import ENTITY_TYPES, PHRASE_TYPES
 from pearl_qdrant.records import Entity
+from pearl_qdrant.store.edge.collection import EdgeCollection
 from pearl_qdrant.store.edge.store import EdgeStore
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import Manifest
 
 DIM = 384
 N_WORDS = 20_000
@@ -90,19 +88,16 @@ def write_base(path: Path, n_names: int) -> None:
 def measure(n_names: int, folder: Path) -> tuple[str, ...]:
     """One row of the table."""
     encoder = WordEncoder()
-    manifest = Manifest.for_model(encoder.info, collection="size", kb="size")
     path = folder / "base.tsv"
     write_base(path, n_names)
     store = EdgeStore(folder / "store")
-    collection = store.create(manifest)
-    with open_reader([path], "tsv") as reader:
-        scanned = scan(reader, ReadReport())
-        with peak_memory() as loading, patch.object(type(collection), "finalize"):
-            result = ingest(reader, scanned, encoder, collection, LoadRequest(max_errors=0))
-        start = time.perf_counter()
-        with peak_memory() as building:
-            collection.finalize()
-        index_seconds = time.perf_counter() - start
+    with peak_memory() as loading, patch.object(EdgeCollection, "finalize"):
+        result = load_base(path, "size", store=store, model=encoder, kind="tsv", max_errors=0)
+    collection = store.open("size")
+    start = time.perf_counter()
+    with peak_memory() as building:
+        collection.finalize()
+    index_seconds = time.perf_counter() - start
     names = [entity.canonical_name for entity in _some(path)]
     vectors = encoder.encode(names).vectors
     with peak_memory() as serving:

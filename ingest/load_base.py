@@ -9,29 +9,25 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.base.format import ReadOptions
-from ingest.base.reader import Reader, ScanResult, scan
+from ingest.base.reader import ScanResult, scan
 from ingest.base.type_map import TypeMap
 from ingest.formats import FORMATS, open_reader
 from ingest.io.report import ReadReport
 from ingest.load.cluster import RayCluster
-from ingest.load.pipeline import WriteWindows, ingest, is_unchanged, plain_result, stored_points
+from ingest.load.pipeline import Load
 from ingest.load.request import LoadEvents, LoadKeywords, LoadRequest, LoadResult
 from pearl_qdrant.encoder.loading import load_encoder
-from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import EmptyBaseError, OptionError, StoreError
-from pearl_qdrant.linking.learned.learning import sync_aliases
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
-from pearl_qdrant.store.administration import CollectionSummary, check_ours, summarize_collections
+from pearl_qdrant.store.administration import CollectionSummary, summarize_collections
 from pearl_qdrant.store.open import StoreLike, use_store
-from pearl_qdrant.store.protocol import Collection, Placement, Store
-from pearl_qdrant.store.schema import Manifest, check_name, plain_points
+from pearl_qdrant.store.schema import Manifest, check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -114,7 +110,7 @@ def load_base(  # long: all arguments of a load are named here
             type_map_version=types.version,
         )
         write = None if cluster is None else cluster.write
-        return Session(reader, scanned, " ".join(listed), encoder, store, manifest, request, write).run()
+        return Load(reader, scanned, " ".join(listed), encoder, store, manifest, request, write).run()
 
 
 def read_entities(
@@ -150,119 +146,6 @@ def _report_scan(scanned: ScanResult, paths: Sequence[str], events: LoadEvents) 
         raise EmptyBaseError(list(paths), scanned.report.skip_counts)
     scanned.report.check_share()
     return scanned
-
-
-SAMPLE = 1000
-"""Rows of a base, from its start, that are looked up to see whether it is a newer release of what is stored."""
-
-MOSTLY = 0.5
-"""The share of the sampled names that are stored, and the least size relative to what is stored, of a newer release.
-Two releases of one base share nearly all names, two parts of one base nearly none; a correction of a few rows is far
-smaller than what it corrects."""
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A base that is read and counted, and where it goes; `manifest` is that of the collection, if it is new; `write`
-    writes elsewhere than in this process.
-    """
-
-    reader: Reader
-    scanned: ScanResult
-    input_name: str
-    encoder: Encoder
-    store: Store
-    manifest: Manifest
-    request: LoadRequest
-    write: WriteWindows | None = None
-
-    @property
-    def name(self) -> str:
-        return self.manifest.collection
-
-    def run(self) -> LoadResult:
-        """Load the base, or update the collection to it, or do nothing if it holds it already; see `LoadRequest`."""
-        request, is_update = self.request, self.request.update
-        if is_update is None and not request.is_limited and not request.restart and self.is_newer_release():
-            is_update = request.may_update()
-            if is_update:
-                request.events.newer_release()
-        exists = self.name in self.store.collections()
-        if exists and request.restart and not is_update:
-            check_ours(self.store, self.name)
-            self.store.delete(self.name, keep_ledger=True)
-            exists = False
-        if is_update or exists:
-            target = self.store.open(self.name)
-        else:
-            target = self.store.create(self.manifest, request.placement or Placement())
-        with closing(target):
-            if exists and not is_update:
-                self._check_new(target)
-            with target.editing():
-                return self._bring(target, is_update=bool(is_update))
-
-    def _bring(self, target: Collection, *, is_update: bool) -> LoadResult:
-        """Write what lacks, unless the collection holds this input already."""
-        self._prepare(target)
-        if _is_equal(target, self.scanned) if is_update else is_unchanged(target, self.scanned):
-            if (version := self.manifest.kb_version) is not None:
-                target.write_manifest(target.manifest.model_copy(update={"kb_version": version}))
-            self.request.events.unchanged(target.manifest.edited)
-            result = plain_result(target, self.scanned, self.encoder.info)
-            return replace(result, is_update=is_update, unchanged=self.scanned.names)
-        self.request.events.started(self.scanned.names)
-        result = ingest(
-            self.reader,
-            self.scanned,
-            self.encoder,
-            target,
-            self.request,
-            input_name=self.input_name,
-            is_update=is_update,
-            write=self.write,
-        )
-        sync_aliases(target, self.encoder)
-        return result
-
-    def is_newer_release(self) -> bool:
-        """Whether the base is a newer release of the one input that the collection holds; see `MOSTLY`."""
-        if self.name not in self.store.collections():
-            return False
-        with closing(self.store.open(self.name)) as target:
-            manifest = target.read_manifest()
-            if manifest.checkpoints or len(manifest.loaded) > 1 or self.request.kb not in (None, manifest.kb):
-                return False
-            is_loaded = any(one.digest == self.scanned.digest for one in manifest.loaded)
-            if is_loaded or self.scanned.names < MOSTLY * target.count():
-                return False
-            entities = self.reader.read(ReadReport(max_errors=None), scattered=self.scanned.scattered)
-            ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]
-            return len(stored_points(target, ids)) >= MOSTLY * len(ids)
-
-    def _check_new(self, target: Collection) -> None:
-        kept, wanted = target.manifest.quantization, self.request.quantization
-        if wanted not in (None, kept):
-            raise OptionError("quantization", f"Collection '{self.name}' keeps its vectors as {kept}, not {wanted}.")
-        if self.request.placement not in (None, Placement()):
-            raise OptionError(
-                "placement", f"Collection '{self.name}' exists: shards and replicas are chosen when it is created."
-            )
-
-    def _prepare(self, target: Collection) -> None:
-        """Check that an existing collection fits, and write the version of the type map."""
-        manifest = target.manifest
-        manifest.check_model(self.encoder.info)
-        if self.request.kb is not None and self.request.kb != manifest.kb:
-            raise OptionError("kb", f"Collection '{target.name}' holds base '{manifest.kb}', not '{self.request.kb}'.")
-        target.write_manifest(manifest.model_copy(update={"type_map_version": self.manifest.type_map_version}))
-
-
-def _is_equal(target: Collection, scanned: ScanResult) -> bool:
-    """Whether a collection holds just this base: nothing else was loaded, and nothing edited by hand."""
-    manifest = target.read_manifest()
-    is_alone = len(manifest.loaded) == 1 and not manifest.edited and manifest.names == scanned.names
-    return is_alone and is_unchanged(target, scanned)
 
 
 SAMPLE_BASE = Path(__file__).with_name("sample_base.tsv")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
 Assertion = Literal["affirmed", "negated", "possible", "historical", "other_person"]
 """What a text says of a mention; the last one: it is another person's."""
@@ -190,3 +190,27 @@ class Annotation:
     trigger: str | None = None
     sentence: tuple[int, int] = (0, 0)
     section: str | None = None
+
+
+_OF_LINK = tuple(one.name for one in fields(Link))
+_OF_CANDIDATE = tuple(one.name for one in fields(Candidate))
+
+
+def link_record(link: Link, *, is_explained: bool = False) -> dict[str, Any]:
+    """A link as JSON, with features where it is explained; warnings, parts, what was learned and how values of the row
+    agree only where there are any.
+    """
+    record = {name: getattr(link, name) for name in _OF_LINK}
+    record["candidates"] = [_candidate_record(one, is_explained=is_explained) for one in link.candidates]
+    record["learned"] = [asdict(one) for one in link.learned]
+    record["parts"] = [link_record(one, is_explained=is_explained) for one in link.parts]
+    return {name: value for name, value in record.items() if value or name not in ("warnings", "learned", "parts")}
+
+
+def _candidate_record(candidate: Candidate, *, is_explained: bool) -> dict[str, Any]:
+    record = {name: getattr(candidate, name) for name in _OF_CANDIDATE}
+    for name in ("features", "document", "decision", "properties"):
+        values = dict(record.pop(name))
+        if values if name == "properties" else is_explained:
+            record[name] = values
+    return record

@@ -49,10 +49,7 @@ from linking_bases import Base, bases, judge_folds, trade_of
 from recipe_tables import page_option, write_rows
 
 from ingest.base.format import ReadOptions, TableColumns
-from ingest.base.reader import scan
-from ingest.formats import open_reader
-from ingest.load.pipeline import ingest
-from ingest.load.request import LoadRequest
+from ingest.load_base import load_base
 from pearl_qdrant.cells import join_list
 from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.encoder.loading import find_model, load_encoder
@@ -63,7 +60,7 @@ from pearl_qdrant.linking.mention_kinds import KINDS, NamedEntity, NameOwners, m
 from pearl_qdrant.linking.ranking.model import RankingModel, shipped_model
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
-from pearl_qdrant.store.schema import Manifest, NamePoint
+from pearl_qdrant.store.schema import NamePoint
 from training.ranking import (
     Task,
     accuracy_at_1,
@@ -167,10 +164,8 @@ def load(base: Base, store: Store, encoder: Encoder, work: Path) -> str:
         for row in base.rows:
             aliases = join_list(row.aliases)
             file.write(f"{row.entity_id}\t{row.name}\t{row.types}\t{aliases if base.has_aliases else ''}\n")
-    reader = open_reader([path], "tsv", ReadOptions(columns=TableColumns()))
-    collection = store.create(Manifest.for_model(encoder.info, collection=name, kb=name))
-    ingest(reader, scan(reader), encoder, collection, LoadRequest(max_errors=None))
-    collection.close()
+    options = ReadOptions(columns=TableColumns())
+    load_base(path, name, store=store, model=encoder, kind="tsv", options=options, max_errors=None)
     return name
 
 

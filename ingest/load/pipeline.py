@@ -22,8 +22,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar, cast
 
@@ -31,52 +30,24 @@ import numpy as np
 
 from ingest.base.reader import Hashes, HashSet, Reader, RowStore, ScanResult
 from ingest.io.report import ReadReport
-from ingest.load.request import LoadEvents, LoadRequest, LoadResult, MayRemove
-from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo
-from pearl_qdrant.errors import StoreError
+from ingest.load.request import LoadRequest, LoadResult
+from pearl_qdrant.encoder.protocol import Encoded, Encoder
+from pearl_qdrant.errors import OptionError, StoreError
 from pearl_qdrant.lexical.ngrams import IdfTable
-from pearl_qdrant.linking.learned.learning import alias_point_ids
+from pearl_qdrant.linking.learned.learning import alias_point_ids, sync_aliases
 from pearl_qdrant.records import Entity
-from pearl_qdrant.store.protocol import Collection, Writer
+from pearl_qdrant.store.administration import check_ours
+from pearl_qdrant.store.protocol import Collection, Placement, Store, Writer
 from pearl_qdrant.store.schema import (
     Checkpoint,
     LoadedInput,
     Manifest,
     NamePoint,
+    PredictedType,
     is_same_point,
     name_points,
     plain_points,
 )
-
-
-def plain_result(target: Collection, scanned: ScanResult, info: ModelInfo) -> LoadResult:
-    """What all loads have: the counts of the input, and of what the collection holds now."""
-    points = target.count()
-    return LoadResult(
-        collection=target.name,
-        report=scanned.report,
-        points=points,
-        without_vector=points - target.status().vectors,
-        model=info.name,
-        device=info.device,
-        distinct_names=scanned.distinct_names,
-    )
-
-
-def is_unchanged(target: Collection, scanned: ScanResult) -> bool:
-    """Whether a base was loaded into a collection as it is now, and no point has disappeared since.
-
-    The digest covers the entities as they are read, so an option that changes what is read changes it. Deletions by
-    hand change the count in the manifest too; points that a store has lost do not, and are written again by a load.
-    """
-    manifest = target.read_manifest()
-    return (
-        manifest.state == "ready"
-        and not manifest.checkpoints
-        and any(one.digest == scanned.digest for one in manifest.loaded)
-        and target.count() == manifest.names
-    )
-
 
 CAPACITY = 32_768
 """Names kept; 61 MB at 384 dimensions with types. Beyond it, the least recently used are dropped, and encoded again
@@ -101,10 +72,6 @@ class RepeatedNames:
             self._kept.move_to_end(name)
         self._remember(new, found)
         return whole
-
-    def forget(self) -> None:
-        """Free the memory, after the last name."""
-        self._kept.clear()
 
     def _remember(self, names: Sequence[str], encoded: Encoded) -> None:
         """Keep the vectors of the names that the scan found more than once."""
@@ -216,49 +183,6 @@ def write_window(writer: Writer, kb: str, window: Window, encoded: Encoded) -> i
     return len(points)
 
 
-@dataclass(slots=True)
-class _Pass:
-    """Encodes and writes names, in three threads, or `elsewhere`."""
-
-    repeats: RepeatedNames
-    collection: Collection
-    events: LoadEvents
-    note: Callable[[int], None]
-    elsewhere: Callable[[Iterable[Window]], Generator[Written, None, None]] | None
-    stored: int = 0
-    encode_seconds: float = 0.0
-
-    def run(self, named: Iterable[Named]) -> None:
-        """Write all; the store is flushed at the end."""
-        last, windows = time.perf_counter(), _windows(named)
-        with (
-            self.collection.writer() as writer,
-            closing(self.elsewhere(windows) if self.elsewhere else self._write(writer, windows)) as written,
-        ):
-            for n_entities, n_names, seconds in written:
-                self.stored += n_entities
-                self.encode_seconds += seconds
-                self.events.names_done(n_names)
-                if time.perf_counter() - last >= FLUSH_S:
-                    writer.flush()
-                    self.note(self.stored)
-                    last = time.perf_counter()
-            writer.flush()
-        self.repeats.forget()
-
-    def _write(self, writer: Writer, windows: Iterable[Window]) -> Generator[Written, None, None]:
-        kb = self.collection.manifest.kb
-        with closing(overlap(self._encode(overlap(windows, QUEUE)), QUEUE)) as rows:
-            for window, encoded, seconds in rows:
-                yield len(window), write_window(writer, kb, window, encoded), seconds
-
-    def _encode(self, windows: Iterable[Window]) -> Iterator[tuple[Window, Encoded, float]]:
-        for window in windows:
-            start = time.perf_counter()
-            encoded = self.repeats.encode(names_of(window))
-            yield window, encoded, time.perf_counter() - start
-
-
 def _windows(named: Iterable[Named]) -> Iterator[Window]:
     """Whole entities; each window but the last has at least `WINDOW` names."""
     window, n_names = Window(), 0
@@ -272,157 +196,293 @@ def _windows(named: Iterable[Named]) -> Iterator[Window]:
         yield window
 
 
-def ingest(  # long: the steps of a load are all here
-    reader: Reader,
-    scan: ScanResult,
-    encoder: Encoder,
-    collection: Collection,
-    request: LoadRequest,
-    *,
-    input_name: str = "input",
-    is_update: bool = False,
-    write: WriteWindows | None = None,
-) -> LoadResult:
-    """Bring a collection to a scanned base, and build its graph; writing a name twice changes nothing. `input_name`
-    identifies the base among those that are loaded into the collection; an update wants it to hold nothing else;
-    `write` writes elsewhere than in this process.
+SAMPLE = 1000
+"""Rows of a base, from its start, that are looked up to see whether it is a newer release of what is stored."""
 
-    While the manifest has an unfinished load of another input, the graph is not built. An update deletes nothing if
-    rows of the new release could not be read, or `may_remove` refuses. Raises InputError if the input cannot be read,
-    or has too many bad rows; StoreError if the store fails after all retries, or does not hold what was written.
+MOSTLY = 0.5
+"""The share of the sampled names that are stored, and the least size relative to what is stored, of a newer release.
+Two releases of one base share nearly all names, two parts of one base nearly none; a correction of a few rows is far
+smaller than what it corrects."""
+
+
+@dataclass(slots=True)
+class Load:
+    """A base that is read and counted, and where it goes: `run` brings the collection to it.
+
+    `input_name` identifies the base among those that are loaded into the collection; `manifest` is that of the
+    collection, if it is new; `elsewhere` encodes and writes in other processes than this one.
     """
-    events, start = request.events, time.perf_counter()
-    before = _start(collection, encoder, scan, input_name, is_update=is_update)
 
-    def note(stored: int, *, is_done: bool = False) -> None:
-        if not is_update:
-            noted = Checkpoint(input=input_name, digest=scan.digest, entities=stored, is_done=is_done)
-            collection.write_checkpoint(noted)
-        events.entities_stored(stored)
+    reader: Reader
+    scan: ScanResult
+    input_name: str
+    encoder: Encoder
+    store: Store
+    manifest: Manifest
+    request: LoadRequest
+    elsewhere: WriteWindows | None = None
+    is_update: bool = False
+    target: Collection = field(init=False)
+    n_stored: int = 0  # entities
+    encode_seconds: float = 0.0
 
-    repeated = scan.repeated_name_hashes
-    elsewhere = None if write is None else partial(write, collection.manifest, repeated)
-    writing = _Pass(RepeatedNames(encoder, repeated), collection, events, note, elsewhere)
+    def run(self) -> LoadResult:
+        """Load the base, or update the collection to it, or do nothing if it holds it already; see `LoadRequest`."""
+        request, name = self.request, self.manifest.collection
+        exists, is_update = name in self.store.collections(), request.update
+        if is_update is None and exists and not request.is_limited and not request.restart and self._is_newer_release():
+            is_update = request.may_update()
+            if is_update:
+                request.events.newer_release()
+        self.is_update = bool(is_update)
+        if exists and request.restart and not is_update:
+            check_ours(self.store, name)
+            self.store.delete(name, keep_ledger=True)
+            exists = False
+        if is_update or exists:
+            self.target = self.store.open(name)
+        else:
+            self.target = self.store.create(self.manifest, request.placement or Placement())
+        with closing(self.target):
+            if exists and not is_update:
+                self._check_new()
+            with self.target.editing():
+                self._check_fits()
+                if not self._is_loaded():
+                    request.events.started(self.scan.names)
+                    result = self._bring()
+                    sync_aliases(self.target, self.encoder)
+                    return result
+                manifest, version = self.target.manifest, self.manifest.kb_version
+                if version is not None:
+                    self.target.write_manifest(manifest.model_copy(update={"kb_version": version}))
+                request.events.unchanged(manifest.edited)
+                return replace(self._result(), unchanged=self.scan.names)
 
-    def bring() -> Inventory:
-        report = ReadReport(max_errors=request.max_errors)
-        entities = reader.read(report, scattered=scan.scattered)
+    def _is_newer_release(self) -> bool:
+        """Whether the base is a newer release of the one input that the collection holds; see `MOSTLY`."""
+        with closing(self.store.open(self.manifest.collection)) as target:
+            manifest = target.read_manifest()
+            if manifest.checkpoints or len(manifest.loaded) > 1 or self.request.kb not in (None, manifest.kb):
+                return False
+            is_loaded = any(one.digest == self.scan.digest for one in manifest.loaded)
+            if is_loaded or self.scan.names < MOSTLY * target.count():
+                return False
+            entities = self.reader.read(ReadReport(max_errors=None), scattered=self.scan.scattered)
+            ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]
+            return len(stored_points(target, ids)) >= MOSTLY * len(ids)
+
+    def _check_new(self) -> None:
+        """Refuse what is chosen when a collection is created, for one that exists."""
+        name, kept, wanted = self.target.name, self.target.manifest.quantization, self.request.quantization
+        if wanted not in (None, kept):
+            raise OptionError("quantization", f"Collection '{name}' keeps its vectors as {kept}, not {wanted}.")
+        if self.request.placement not in (None, Placement()):
+            raise OptionError(
+                "placement", f"Collection '{name}' exists: shards and replicas are chosen when it is created."
+            )
+
+    def _check_fits(self) -> None:
+        """Check that the collection has this model and base, and write the version of the type map."""
+        manifest, kb = self.target.manifest, self.request.kb
+        manifest.check_model(self.encoder.info)
+        if kb not in (None, manifest.kb):
+            raise OptionError("kb", f"Collection '{self.target.name}' holds base '{manifest.kb}', not '{kb}'.")
+        self.target.write_manifest(manifest.model_copy(update={"type_map_version": self.manifest.type_map_version}))
+
+    def _is_loaded(self) -> bool:
+        """Whether the base was loaded into the collection as it is now, and no point has disappeared since; for an
+        update also, whether nothing else was loaded, and nothing edited by hand.
+
+        The digest covers the entities as they are read, so an option that changes what is read changes it. Deletions by
+        hand change the count in the manifest too; points that a store has lost do not, and are written again by a load.
+        """
+        manifest = self.target.read_manifest()
+        if self.is_update and (len(manifest.loaded) != 1 or manifest.edited or manifest.names != self.scan.names):
+            return False
+        return (
+            manifest.state == "ready"
+            and not manifest.checkpoints
+            and any(one.digest == self.scan.digest for one in manifest.loaded)
+            and self.target.count() == manifest.names
+        )
+
+    def _result(self) -> LoadResult:
+        """What all loads have: the counts of the input, and of what the collection holds now."""
+        points, info = self.target.count(), self.encoder.info
+        return LoadResult(
+            collection=self.target.name,
+            report=self.scan.report,
+            points=points,
+            without_vector=points - self.target.status().vectors,
+            model=info.name,
+            device=info.device,
+            distinct_names=self.scan.distinct_names,
+            is_update=self.is_update,
+        )
+
+    def _bring(self) -> LoadResult:  # long: the steps of a load are all here
+        """Bring the collection to the base, and build its graph; writing a name twice changes nothing.
+
+        While the manifest has an unfinished load of another input, the graph is not built. An update deletes nothing if
+        rows of the new release could not be read, or `may_remove` refuses. Raises InputError if the input cannot be
+        read, or has too many bad rows; StoreError if the store fails after all retries, or does not hold what was
+        written.
+        """
+        events, scan, start, is_update = self.request.events, self.scan, time.perf_counter(), self.is_update
+        before = self._begin()
+        inventory = self._write_lacking(before)
+        if self.target.count() < scan.names:  # a store lost some of them meanwhile
+            inventory.added += self._write_lacking(before).added
+            self._check_count()
+        n_removed, n_kept = self._remove_retired(inventory) if is_update else (0, 0)
+        self._note(scan.entities, is_done=True)
+        load_seconds, start = time.perf_counter() - start, time.perf_counter()
+        checkpoints = self.target.read_manifest().checkpoints
+        unfinished = tuple(one.input for one in checkpoints if not one.is_done)
+        if not unfinished:
+            self.target.finalize(events.graph_built)
+        graph_seconds = time.perf_counter() - start
+        if not unfinished:
+            inputs = [LoadedInput(input=one.input, digest=one.digest) for one in checkpoints]
+            if is_update and not n_kept:
+                inputs = [LoadedInput(input=self.input_name, digest=scan.digest)]
+            self._finish(inputs)
+        return replace(
+            self._result(),
+            load_seconds=load_seconds,
+            encode_seconds=self.encode_seconds,
+            graph_seconds=graph_seconds,
+            added=inventory.added,
+            changed=inventory.changed,
+            unchanged=inventory.unchanged,
+            removed=n_removed,
+            kept=n_kept,
+            resumed_at=inventory.entities,
+            rewritten=inventory.added if not is_update and _was_whole(before, scan) else 0,
+            unfinished=unfinished,
+        )
+
+    def _begin(self) -> Manifest:
+        """Mark the collection as loading; the manifest before. What was begun before an update is void."""
+        before = self.target.read_manifest()
+        if self.is_update:
+            for checkpoint in before.checkpoints:
+                self.target.remove_checkpoint(checkpoint.input)
+        self.target.write_manifest(self.target.read_manifest().model_copy(update={"state": "loading"}))
+        if not self.is_update:
+            self.target.write_checkpoint(Checkpoint(input=self.input_name, digest=self.scan.digest, entities=0))
+        return before
+
+    def _note(self, n_stored: int, *, is_done: bool = False) -> None:
+        """Note how much of the base is stored durably."""
+        if not self.is_update:
+            digest = self.scan.digest
+            noted = Checkpoint(input=self.input_name, digest=digest, entities=n_stored, is_done=is_done)
+            self.target.write_checkpoint(noted)
+        self.request.events.entities_stored(n_stored)
+
+    def _write_lacking(self, before: Manifest) -> Inventory:
+        """Write the names that the collection lacks."""
+        report, events = ReadReport(max_errors=self.request.max_errors), self.request.events
+        entities = self.reader.read(report, scattered=self.scan.scattered)
         with RowStore() as store:
-            inventory = Inventory(collection, store)
-            if not is_update and not collection.count():
-                inventory.added = scan.names
-                writing.run(Named(entity, list(entity.names())) for entity in entities)
+            inventory = Inventory(self.target, store)
+            if not self.is_update and not self.target.count():
+                inventory.added = self.scan.names
+                self._write(Named(entity, list(entity.names())) for entity in entities)
                 return inventory
             inventory.compare(entities, events.names_stored)
             if inventory.entities and before.state == "loading":
                 events.resumed(inventory.entities)
-            writing.stored = inventory.entities
+            self.n_stored = inventory.entities
             if inventory.added:
-                writing.run(store.rows())
+                self._write(store.rows())
             return inventory
 
-    inventory = bring()
-    if collection.count() < scan.names:  # a store lost some of them meanwhile
-        inventory.added += bring().added
-        _check_count(collection, scan)
-    n_removed = n_kept = 0
-    if is_update:
-        n_removed, n_kept = _remove_retired(collection, inventory, scan, request.may_remove)
-    note(scan.entities, is_done=True)
-    load_seconds, start = time.perf_counter() - start, time.perf_counter()
-    checkpoints = collection.read_manifest().checkpoints
-    unfinished = tuple(one.input for one in checkpoints if not one.is_done)
-    if not unfinished:
-        collection.finalize(events.graph_built)
-    graph_seconds = time.perf_counter() - start
-    if not unfinished:
-        inputs = [LoadedInput(input=one.input, digest=one.digest) for one in checkpoints]
-        if is_update and not n_kept:
-            inputs = [LoadedInput(input=input_name, digest=scan.digest)]
-        _finish(collection, scan, inputs, request, is_update=is_update)
-    return replace(
-        plain_result(collection, scan, encoder.info),
-        load_seconds=load_seconds,
-        encode_seconds=writing.encode_seconds,
-        graph_seconds=graph_seconds,
-        is_update=is_update,
-        added=inventory.added,
-        changed=inventory.changed,
-        unchanged=inventory.unchanged,
-        removed=n_removed,
-        kept=n_kept,
-        resumed_at=inventory.entities,
-        rewritten=inventory.added if not is_update and _was_whole(before, scan) else 0,
-        unfinished=unfinished,
-    )
+    def _write(self, named: Iterable[Named]) -> None:
+        """Encode and write names, in three threads, or elsewhere; the store is flushed at the end."""
+        last, windows, repeated = time.perf_counter(), _windows(named), self.scan.repeated_name_hashes
+        repeats = RepeatedNames(self.encoder, repeated)
+        with self.target.writer() as writer:
+            if self.elsewhere is None:
+                writing = self._write_here(writer, repeats, windows)
+            else:
+                writing = self.elsewhere(self.target.manifest, repeated, windows)
+            with closing(writing) as written:
+                for n_entities, n_names, seconds in written:
+                    self.n_stored += n_entities
+                    self.encode_seconds += seconds
+                    self.request.events.names_done(n_names)
+                    if time.perf_counter() - last >= FLUSH_S:
+                        writer.flush()
+                        self._note(self.n_stored)
+                        last = time.perf_counter()
+            writer.flush()
 
+    def _write_here(
+        self, writer: Writer, repeats: RepeatedNames, windows: Iterable[Window]
+    ) -> Generator[Written, None, None]:
+        def encoded(windows: Iterable[Window]) -> Iterator[tuple[Window, Encoded, float]]:
+            for window in windows:
+                start = time.perf_counter()
+                found = repeats.encode(names_of(window))
+                yield window, found, time.perf_counter() - start
 
-def _start(collection: Collection, encoder: Encoder, scan: ScanResult, input_name: str, *, is_update: bool) -> Manifest:
-    """Mark the collection as loading; the manifest before. What was begun before an update is void."""
-    before = collection.read_manifest()
-    before.check_model(encoder.info)
-    if is_update:
-        for checkpoint in before.checkpoints:
-            collection.remove_checkpoint(checkpoint.input)
-    collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
-    if not is_update:
-        collection.write_checkpoint(Checkpoint(input=input_name, digest=scan.digest, entities=0))
-    return before
+        kb = self.target.manifest.kb
+        with closing(overlap(encoded(overlap(windows, QUEUE)), QUEUE)) as rows:
+            for window, found, seconds in rows:
+                yield len(window), write_window(writer, kb, window, found), seconds
+
+    def _remove_retired(self, inventory: Inventory) -> tuple[int, int]:
+        """Delete the points that the base lacks, if that is allowed; how many were deleted, and how many are kept."""
+        retired = inventory.find_retired()
+        is_cut = bool(self.scan.report.n_skipped)
+        if retired and (is_cut or not self.request.may_remove(len(retired), self.target.count())):
+            return 0, len(retired)
+        for start in range(0, len(retired), BATCH):
+            self.target.delete_points(set(retired[start : start + BATCH]))
+        return len(retired), 0
+
+    def _finish(self, inputs: Sequence[LoadedInput]) -> None:
+        """Write the inputs, the counts and the IDF table to the manifest, and remove their checkpoints.
+
+        In a folder that is one write. On a server the checkpoints go last: a load that dies before is repeated.
+        """
+        target, scan, is_update = self.target, self.scan, self.is_update
+        points = target.count()
+        idf = IdfTable.from_names(point.name for point in target.scroll()).to_text()
+        before, names = target.read_manifest(), {one.input for one in inputs}
+        others = () if is_update else tuple(one for one in before.loaded if one.input not in names)
+        changed = {
+            "state": "ready",
+            "ngram_rarity": idf,
+            "loaded": (*others, *inputs),
+            "checkpoints": tuple(one for one in before.checkpoints if one.input not in names),
+            "entities": scan.entities if points == scan.names else target.count_entities(),
+            "names": points,
+            "edited": not is_update and before.edited and points != scan.names,  # what was added by hand is there
+            "kb_version": self.request.kb_version or before.kb_version,
+        }
+        target.write_manifest(before.model_copy(update=changed))
+        for name in names:
+            target.remove_checkpoint(name)
+
+    def _check_count(self) -> None:
+        """Refuse a store that holds fewer points than it should, after all missing names were written."""
+        if (points := self.target.count()) < self.scan.names:
+            raise StoreError(
+                f"Collection '{self.target.name}' holds {points:,} points after a load of {self.scan.names:,} names, "
+                f"although the missing ones were written again: the store loses points, or the input changed while it "
+                f"was read. Run the same command again; if that changes nothing, load into an empty collection.",
+                option="restart",
+            )
 
 
 def _was_whole(before: Manifest, scan: ScanResult) -> bool:
     """Whether all names of a base were stored once: what lacks was lost, or deleted."""
     digests = [one.digest for one in before.loaded] if before.state == "ready" else []
     return scan.digest in (*digests, *(one.digest for one in before.checkpoints if one.is_done))
-
-
-def _remove_retired(
-    collection: Collection, inventory: Inventory, scan: ScanResult, may_remove: MayRemove
-) -> tuple[int, int]:
-    """Delete the points that the base lacks, if that is allowed; how many were deleted, and how many are kept."""
-    retired = inventory.find_retired()
-    if retired and (scan.report.n_skipped or not may_remove(len(retired), collection.count())):
-        return 0, len(retired)
-    for start in range(0, len(retired), BATCH):
-        collection.delete_points(set(retired[start : start + BATCH]))
-    return len(retired), 0
-
-
-def _finish(
-    collection: Collection, scan: ScanResult, inputs: Sequence[LoadedInput], request: LoadRequest, *, is_update: bool
-) -> None:
-    """Write the inputs, the counts and the IDF table to the manifest, and remove their checkpoints.
-
-    In a folder that is one write. On a server the checkpoints go last: a load that dies before is repeated.
-    """
-    points = collection.count()
-    idf = IdfTable.from_names(point.name for point in collection.scroll()).to_text()
-    before, names = collection.read_manifest(), {one.input for one in inputs}
-    others = () if is_update else tuple(one for one in before.loaded if one.input not in names)
-    changed = {
-        "state": "ready",
-        "ngram_rarity": idf,
-        "loaded": (*others, *inputs),
-        "checkpoints": tuple(one for one in before.checkpoints if one.input not in names),
-        "entities": scan.entities if points == scan.names else collection.count_entities(),
-        "names": points,
-        "edited": not is_update and before.edited and points != scan.names,  # what was added by hand is still there
-        "kb_version": request.kb_version or before.kb_version,
-    }
-    collection.write_manifest(before.model_copy(update=changed))
-    for name in names:
-        collection.remove_checkpoint(name)
-
-
-def _check_count(collection: Collection, scan: ScanResult) -> None:
-    """Refuse a store that holds fewer points than it should, after all missing names were written."""
-    if (points := collection.count()) < scan.names:
-        raise StoreError(
-            f"Collection '{collection.name}' holds {points:,} points after a load of {scan.names:,} names, although "
-            f"the missing ones were written again: the store loses points, or the input changed while it was read. Run "
-            f"the same command again; if that changes nothing, load into an empty collection.",
-            option="restart",
-        )
 
 
 BATCH = 1000  # Points looked up, replaced or deleted at a time
@@ -490,5 +550,4 @@ def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NameP
 
 def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
     """A point with the stored predictions of the type head, which depend on the name alone."""
-    predicted = "phrase_type", "lexical_class", "predicted_type", "type_probability"
-    return replace(point, **{name: getattr(stored, name) for name in predicted})
+    return replace(point, **{name: getattr(stored, name) for name in PredictedType._fields})

@@ -206,7 +206,7 @@ class LoadRequest:
             (`learn`).
         update: True makes an existing collection equal to the base, the whole of a newer release of what it holds: it
             loses the names that the base lacks. False adds the base. None updates if the base shows to be a newer
-            release (`load_base.MOSTLY`) and no `options.limit` is given.
+            release (`pipeline.MOSTLY`) and no `options.limit` is given.
         may_update: Called before an update that None decided for, with no argument; False adds the base instead.
         may_remove: Called with the number of names that the new release lacks and that of all names, before any is
             deleted; False keeps them.

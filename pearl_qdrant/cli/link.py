@@ -8,7 +8,6 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast, get_args
@@ -21,7 +20,7 @@ from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import ask, echo, echo_json, table_lines, visible
 from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, Markup
-from pearl_qdrant.records import Assertion
+from pearl_qdrant.records import Assertion, link_record
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
@@ -161,7 +160,7 @@ def link(  # long: help has its examples
             if counts is not None:
                 counts.add(found)
             if as_json:
-                echo_json({**key, **_as_record(found, explain)})
+                echo_json({**key, **link_record(found, is_explained=explain)})
                 continue
             head, *table = link_lines(found, with_base=target.has_several)
             echo("".join(f"{visible(str(value))}:" for name, value in key.items() if name != "end") + head, *table)
@@ -265,22 +264,6 @@ def _in_documents(
 
 _WIDEST = 80  # characters of a name in the table; --json prints the whole name
 _LONGEST_MENTION = 1000  # characters of a mention in text output; --json prints all
-
-
-def _as_record(found: Link, explain: bool) -> dict[str, object]:
-    """The JSON record of a link; warnings and what was learned only if there are any, features only for --explain."""
-    record = asdict(replace(found, parts=()))
-    record["parts"] = [_as_record(part, explain) for part in found.parts]
-    for name in ("warnings", "learned", "parts"):
-        if not record[name]:
-            del record[name]
-    for candidate in record["candidates"]:
-        if not candidate["properties"]:
-            del candidate["properties"]
-    if not explain:
-        for candidate in record["candidates"]:
-            del candidate["features"], candidate["document"], candidate["decision"]
-    return record
 
 
 def link_lines(found: Link, *, with_base: bool = False) -> list[str]:

@@ -54,6 +54,7 @@ class CollectionHandle:
     ) -> None:
         self.name = name
         self.linker = linker
+        self.settings = settings
         self._names = names
         self._metrics = metrics
 

@@ -21,7 +21,7 @@ from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.properties import MOST_CANDIDATES, linked_rows, read_rows, wider
 from pearl_qdrant.linking.ranking.explain import explain_link
-from pearl_qdrant.records import Annotation, Assertion, Candidate, Link
+from pearl_qdrant.records import Annotation, Assertion, Link, link_record
 from pearl_qdrant.service.answers import CollectionsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.queues import IsGone
@@ -248,11 +248,7 @@ class AnnotationsAnswer(BaseModel):
     annotations: list[Annotation]
 
 
-_CANDIDATE = tuple(
-    one.name for one in fields(Candidate) if one.name not in ("features", "document", "decision", "properties")
-)
 _ANNOTATION = tuple(one.name for one in fields(Annotation) if one.name != "link")
-_LINK = ("mention", "entity_id", "kb", "canonical_name", "probability", "nil_reason", "rule")
 
 
 class BatchAnswer(BaseModel):
@@ -262,26 +258,6 @@ class BatchAnswer(BaseModel):
     number: int
     kind: str
     time: str
-
-
-def link_record(link: Link, *, explanation: list[str] | None = None) -> dict[str, Any]:
-    """The JSON of a link; features only with an explanation, warnings and what was learned only if there are any."""
-    record = {name: getattr(link, name) for name in _LINK}
-    record["candidates"] = [_candidate_record(one, explained=explanation is not None) for one in link.candidates]
-    parts = [link_record(one) for one in link.parts]
-    further: dict[str, Any] = {"learned": link.learned, "warnings": link.warnings, "parts": parts}
-    further = {name: value or None for name, value in further.items()} | {"explanation": explanation}
-    return record | {name: value for name, value in further.items() if value is not None}
-
-
-def _candidate_record(candidate: Candidate, *, explained: bool) -> dict[str, Any]:
-    record = {name: getattr(candidate, name) for name in _CANDIDATE}
-    if candidate.properties:
-        record["properties"] = dict(candidate.properties)
-    if explained:
-        parts = {"features": candidate.features, "document": candidate.document, "decision": candidate.decision}
-        record |= {name: dict(values) for name, values in parts.items()}
-    return record
 
 
 def annotation_record(found: Annotation) -> dict[str, Any]:
@@ -304,7 +280,10 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere) -
         if not body.explain:
             return json_answer(record | {"links": list(map(link_record, links))})
         calibration, model = handle.linker.calibration, handle.linker.model
-        records = [link_record(one, explanation=explain_link(one, calibration, model)) for one in links]
+        records = [link_record(one, is_explained=True) for one in links]
+        for one, of in zip(links, records, strict=True):
+            of |= {"parts": list(map(link_record, one.parts))} if one.parts else {}
+            of["explanation"] = explain_link(one, calibration, model)
         return json_answer(record | {"links": records})
 
     return await beside(len(links) * options.most_candidates * _RECORD_BYTES, answer)

@@ -120,14 +120,14 @@ _Steps = Generator[list[NameQuery], list[list[EnginePoint]], T]
 def search_hybrid(
     engine: SearchEngine,
     vectors: FloatArray,
-    lexical: SparseRows,
+    lexical: SparseRows | None,
     *,
     limit: int,
     lexical_limit: int,
     own: OwnNames | None,
 ) -> list[list[ScoredName]]:
-    """Find names near by dense vector, by keys, slips or n-grams. Arguments, result and errors as for
-    `protocol.Collection.search_hybrid`.
+    """Find names near by dense vector, by keys, slips or n-grams, or without any of these by vector alone. Arguments,
+    result and errors as for `protocol.Collection.search_hybrid`.
     """
     check_vectors(vectors, engine.dim, limit)
     if lexical_limit < 1:

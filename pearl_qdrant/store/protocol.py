@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
 from heapq import merge
 from itertools import islice, product
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from pearl_qdrant.store.schema import (
     point_id,
 )
 from pearl_qdrant.store.search import (
+    BATCH_QUERIES,
     CollectionStatus,
     OwnNames,
     ScoredName,
@@ -44,9 +45,10 @@ from pearl_qdrant.store.search import (
     check_limit,
     chunks,
     keep_valid,
-    search_dense,
     search_lexical,
 )
+
+T = TypeVar("T")
 
 PLAIN = ""  # the id of the version that is the collection itself, as a load makes it
 
@@ -229,7 +231,14 @@ class Collection(ABC):
             StoreRejectedError if the server's strict mode does not allow a query for `limit` points.
         """
         wanted = self._filter_of(types)
-        return search_dense(self._engine(wanted, limit), vectors, limit=limit) if wanted else [[] for _ in vectors]
+        if wanted is None:
+            return [[] for _ in vectors]
+
+        def search() -> list[list[ScoredName]]:
+            engine = replace(self._engine(wanted, limit), batch_mentions=BATCH_QUERIES)
+            return search_hybrid(engine, vectors, None, limit=limit, lexical_limit=1, own=None)
+
+        return self._search(search)
 
     def search_hybrid(
         self,
@@ -260,14 +269,16 @@ class Collection(ABC):
         wanted = self._filter_of(types, languages)
         if wanted is None:
             return [[] for _ in vectors]
-        return search_hybrid(
-            # The caller wants `lexical_limit` names. `limit` is a little larger, and is cut to what is allowed.
-            self._engine(wanted, lexical_limit),
-            vectors,
-            lexical,
-            limit=limit,
-            lexical_limit=lexical_limit,
-            own=own,
+        return self._search(
+            lambda: search_hybrid(
+                # The caller wants `lexical_limit` names. `limit` is a little larger, and is cut to what is allowed.
+                self._engine(wanted, lexical_limit),
+                vectors,
+                lexical,
+                limit=limit,
+                lexical_limit=lexical_limit,
+                own=own,
+            )
         )
 
     @property
@@ -290,7 +301,11 @@ class Collection(ABC):
         """
         wanted = self._filter_of((), languages)
         assert wanted is not None  # no type is asked for
-        return search_lexical(self._engine(wanted, 1), rows, limits)
+        return self._search(lambda: search_lexical(self._engine(wanted, 1), rows, limits))
+
+    def _search(self, search: Callable[[], T]) -> T:
+        """Run a search; an adapter may look before, and run it again."""
+        return search()
 
     def find(
         self,

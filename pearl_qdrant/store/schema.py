@@ -159,17 +159,6 @@ _read_plain = msgspec.json.Decoder(_PlainPayload).decode
 OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))  # keys of a payload that no further field may have
 
 
-class Checkpoint(BaseModel):
-    """How many entities of its input, from its start, an unfinished ingest has stored; done: but for the graph, all."""
-
-    model_config = ConfigDict(frozen=True)
-
-    input: str
-    digest: str
-    entities: int
-    is_done: bool = False
-
-
 class LoadedInput(BaseModel):
     """An input whose load is complete: its paths as given, and the digest of its content."""
 
@@ -177,6 +166,13 @@ class LoadedInput(BaseModel):
 
     input: str
     digest: str
+
+
+class Checkpoint(LoadedInput):
+    """How many entities of its input, from its start, an unfinished ingest has stored; done: but for the graph, all."""
+
+    entities: int
+    is_done: bool = False
 
 
 class LinkCalibration(BaseModel):
@@ -365,20 +361,20 @@ class PredictedType(NamedTuple):
     type_probability: float | None = None
 
 
-_NO_TYPE = PredictedType()
+NO_TYPE = PredictedType()
 
 
 def predicted_types(encoded: Encoded) -> list[PredictedType]:
     """What the type head says of each row: n types, without any for an unencodable name, of which it saw no letter."""
     encodable = encoded.encodable.tolist()
     if encoded.type_probabilities is None:
-        return [_NO_TYPE] * len(encodable)
+        return [NO_TYPE] * len(encodable)
     types = predict_types(encoded.type_probabilities)
     kinds = zip(types.phrase_types, types.lexical_classes, types.predicted_types, types.type_probabilities, strict=True)
-    return [PredictedType(*kind) if ok else _NO_TYPE for ok, kind in zip(encodable, kinds, strict=True)]
+    return [PredictedType(*kind) if ok else NO_TYPE for ok, kind in zip(encodable, kinds, strict=True)]
 
 
-def _point(kb: str, entity: Entity, name: str, kind: PredictedType = _NO_TYPE) -> NamePoint:
+def _point(kb: str, entity: Entity, name: str, kind: PredictedType = NO_TYPE) -> NamePoint:
     return NamePoint(
         kb=kb,
         entity_id=entity.entity_id,

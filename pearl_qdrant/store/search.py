@@ -1,4 +1,4 @@
-"""Dense search: the part that both stores share. It checks arguments, cuts batches, orders ties and reads payloads.
+"""Search: what both stores share. Queries and their answers; ties are ordered, payloads read.
 
 An engine may return any of several points with an equal score. The answers here are always the same: equal scores are
 ordered by point id, and where a tie reaches over the end of a result, more points are requested.
@@ -172,20 +172,6 @@ class SearchEngine:
 
 
 _score = itemgetter(0)
-
-
-def search_dense(engine: SearchEngine, vectors: FloatArray, *, limit: int) -> list[list[ScoredName]]:
-    """Find the nearest names of each vector; arguments and errors as for `protocol.Collection.search`."""
-    check_vectors(vectors, engine.dim, limit)
-    results: list[list[ScoredName]] = [[] for _ in range(len(vectors))]
-    rows = np.flatnonzero(vectors.any(axis=1)).tolist()
-    for start in range(0, len(rows), BATCH_QUERIES):
-        batch = rows[start : start + BATCH_QUERIES]
-        queries = [NameQuery(limit, vector=vectors[row], is_thorough=True) for row in batch]
-        for row, found in zip(batch, run_best(engine, queries), strict=True):
-            points = order_points(found)
-            results[row] = [ScoredName(engine.read(point.payload), clip_cosine(point.score)) for point in points]
-    return results
 
 
 def search_lexical(engine: SearchEngine, rows: SparseRows, limits: Sequence[int]) -> list[list[NamePoint]]:

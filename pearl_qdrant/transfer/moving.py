@@ -7,7 +7,6 @@ there. What is left of another collection of that name is removed.
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -31,7 +30,7 @@ from pearl_qdrant.store.administration import check_complete, check_ours
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import PLAIN, Collection, Maker, Placement, Store, Version, new_version, placement_of
 from pearl_qdrant.store.schema import Manifest
-from pearl_qdrant.transfer.names import NameSample, OnProgress, catch_up, no_progress
+from pearl_qdrant.transfer.names import OnProgress, catch_up, compare_sample, no_progress
 
 if TYPE_CHECKING:
     from pearl_qdrant.store.edge.store import EdgeStore
@@ -138,10 +137,6 @@ def pull_collection(
         return _Transfer(name, server, target, "pull", replace, on_progress, way=way).run()
 
 
-class _NoSnapshotError(Exception):
-    """A collection cannot move as a snapshot; the message says why, as a part of a sentence."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Transfer:
     """One transfer; `made_by` is what the version says of itself, all else as for `pull_collection`."""
@@ -177,16 +172,15 @@ class _Transfer:
         """Build a version, check it, and make it current: way, reason, names, and how many were sent and checked."""
         reason = ""
         if self.way != "stream" and is_url(self.source.location) and not is_url(self.target.location):
-            try:
-                names, checked = self._move_shard(source)
+            moved = self._move_shard(source)
+            if not isinstance(moved, str):
+                names, checked = moved
                 return "snapshot", "", names, names, checked
-            except _NoSnapshotError as error:
-                reason = str(error)
+            reason = moved
         if self.way == "snapshot":
             why = reason or "it does not come from a server to an embedded store"
             raise OptionError("way", f"Collection '{self.name}' cannot move as a snapshot: {why}. Stream it.")
-        kept = self.target.quantization
-        begun, sample = _begun(source.manifest).as_created().kept_as(kept), NameSample(random.Random(0))
+        begun = _begun(source.manifest).as_created().kept_as(self.target.quantization)
         left = self._take_leftover(begun)
         version = left or new_version()
         with self._removed_unless_healing(version):
@@ -195,9 +189,9 @@ class _Transfer:
             else:
                 opened = self.target.create(begun, self.placement, version=version, made_by=self.made_by)
             with closing(opened) as target:
-                found = catch_up(source, target, sample=sample, on_progress=self.on_progress)
+                found = catch_up(source, target, on_progress=self.on_progress)
                 target.finalize()
-                checked = self._finish(source, target, version, found.names, sample)
+                checked = self._finish(source, target, version, found.names)
         return "stream", reason, found.names, found.written, checked
 
     def _take_leftover(self, begun: Manifest) -> str | None:
@@ -214,33 +208,29 @@ class _Transfer:
                 self.target.delete(self.name, version=version.id)
         return found
 
-    def _move_shard(self, source: Collection) -> tuple[int, int]:
-        """Take the finished shard of a server: names, and how many were checked. Raises _NoSnapshotError."""
-        self._take_leftover(source.manifest)  # nothing goes on there
-        version, total, sample = new_version(), source.count(), NameSample(random.Random(0))
-        self.on_progress(0, total)
-        with self._removed_unless_healing(version), closing(self._make_shard(source, version)) as target:
-            self.on_progress(total, total)
-            for rows in source.scroll_rows():
-                sample.take(rows)
-                if len(rows.points) and sample.is_full:
-                    break
-            return total, self._finish(source, target, version, total, sample)
-
-    def _make_shard(self, opened: Collection, version: str) -> Collection:
+    def _move_shard(self, opened: Collection) -> tuple[int, int] | str:
+        """Take the finished shard of a server: names, and how many were checked; or why it cannot be taken."""
         from pearl_qdrant.store.edge.content import IndexState
 
         source, target, status = cast("ServerCollection", opened), cast("EdgeStore", self.target), opened.status()
         if not status.is_finalized:
-            raise _NoSnapshotError("its graph is not built")
+            return "its graph is not built"
+        version, total = new_version(), source.count()
+        self.on_progress(0, total)
         changed = {"has_plain_payloads": True, "checkpoints": (), "state": "loading"}
         manifest = source.manifest.model_copy(update=changed)
-        try:
-            return target.adopt(source, version, manifest, IndexState(status.vectors))
-        except (StoreRejectedError, StoreUnavailableError) as error:  # one that fails at this may do all else
-            raise _NoSnapshotError(str(error)) from error
+        with self._removed_unless_healing(version):
+            try:
+                made = target.adopt(source, version, manifest, IndexState(status.vectors))
+            except (StoreRejectedError, StoreUnavailableError) as error:  # one that fails at this may do all else
+                return str(error)
+            with closing(made):
+                self.on_progress(total, total)
+                checked = self._finish(source, made, version, total)
+        self._take_leftover(manifest)  # nothing goes on there any more
+        return total, checked
 
-    def _finish(self, source: Collection, target: Collection, version: str, names: int, sample: NameSample) -> int:
+    def _finish(self, source: Collection, target: Collection, version: str, names: int) -> int:
         """Check a version, write its manifest and what was learned, and make it current."""
         there, now = target.count(), source.count()
         if not names == there == now:
@@ -254,7 +244,7 @@ class _Transfer:
         target.write_manifest(manifest)
         if target.read_manifest() != manifest:
             raise StoreError(f"Collection '{self.name}' was not moved: the target does not store its manifest.")
-        checked = sample.compare(source, target)
+        checked = compare_sample(source, target)
         known = set(target.read_ledger())
         if lines := [line for line in source.read_ledger() if line and line not in known]:
             target.append_ledger(lines)

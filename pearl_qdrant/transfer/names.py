@@ -7,12 +7,11 @@ changed since. It takes 24 bytes of memory a name.
 
 from __future__ import annotations
 
-import random
 import uuid
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import msgspec
@@ -21,7 +20,7 @@ import numpy as np
 from pearl_qdrant.encoder.protocol import Encoded, Encoder, FloatArray
 from pearl_qdrant.errors import StoreError
 from pearl_qdrant.store.protocol import Collection
-from pearl_qdrant.store.schema import NamePoint, NameRows, is_same_point, predicted_types
+from pearl_qdrant.store.schema import NO_TYPE, NamePoint, NameRows, is_same_point, predicted_types
 
 WINDOW = 4096  # names encoded together: little padding when sorted by length, 0.3 to 1.5 s between two reports
 BULK_NAMES = 2000  # more missing names than these are loaded, fewer are written like an edit
@@ -82,9 +81,7 @@ class Inventory:
 def digest_of(point: NamePoint) -> int:
     """Digest of what does not depend on the model: all but the predicted types."""
     popularity = None if point.popularity is None else float(f"{point.popularity:.{_DIGITS}g}")
-    plain = replace(
-        point, phrase_type=None, lexical_class=None, predicted_type=None, type_probability=None, popularity=popularity
-    )
+    plain = replace(point, **NO_TYPE._asdict(), popularity=popularity)
     return int.from_bytes(blake2b(_encode(plain), digest_size=8).digest(), "big")
 
 
@@ -107,19 +104,17 @@ def catch_up(
     encoder: Callable[[], Encoder] | None = None,
     *,
     known: Inventory | None = None,
-    sample: NameSample | None = None,
     on_progress: OnProgress,
 ) -> Pass:
     """Write the names that a hidden version lacks, and delete what it should not have.
 
     `encoder` returns its encoder, and is called only if there is something to encode; None: names come with the vectors
-    of the source, and some of them go into `sample`. `known` is what the target has, from the pass before; None: it is
-    read.
+    of the source. `known` is what the target has, from the pass before; None: it is read.
     """
     known, has = Inventory.of(target) if known is None else known, Inventory()
     total, done, written, since = source.count(), 0, 0, 0
     on_progress(0, total)
-    found = _stored(source, known, sample) if encoder is None else _encoded(source, known, has, encoder)
+    found = _stored(source, known) if encoder is None else _encoded(source, known, has, encoder)
     with target.writer() if encoder is None or total - len(known) > BULK_NAMES else nullcontext() as writer:
         for n_read, rows in found:
             if rows is not None:
@@ -136,13 +131,11 @@ def catch_up(
     return Pass(done, written, len(retired), has)
 
 
-def _stored(source: Collection, known: Inventory, sample: NameSample | None) -> Iterator[tuple[int, NameRows | None]]:
+def _stored(source: Collection, known: Inventory) -> Iterator[tuple[int, NameRows | None]]:
     """Pages of what an inventory lacks, with the vectors of the source, each with the number of points read for it."""
     for rows in source.scroll_rows():
         lacking = np.array([not known.has(point) for point in rows.points], dtype=np.bool_)
         yield len(rows.points), rows.where(lacking) if lacking.any() else None
-        if sample is not None:
-            sample.take(rows)
 
 
 def _encoded(
@@ -176,52 +169,41 @@ def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:
     return [replace(point, **kind._asdict()) for point, kind in zip(points, kinds, strict=True)]
 
 
-@dataclass
-class NameSample:
-    """Some names of a stream of unknown length, each with the same probability: `size` of them, chosen by `rng`."""
+def first_rows(collection: Collection, n: int) -> NameRows:
+    """The first names with their vectors, `n` at most: their order is that of ids, which are hashes, so they are a
+    random sample.
+    """
+    pages, n_read = list[NameRows](), 0
+    for rows in collection.scroll_rows():
+        pages.append(rows)
+        n_read += len(rows.points)
+        if n_read >= n:
+            break
+    points = [point for rows in pages for point in rows.points]
+    vectors, encodable = (np.concatenate([getattr(rows, name) for rows in pages]) for name in ("vectors", "encodable"))
+    return NameRows(points[:n], vectors[:n], encodable[:n])
 
-    rng: random.Random
-    size: int = SAMPLE
-    _seen: int = 0
-    _chosen: list[tuple[NamePoint, FloatArray, bool]] = field(default_factory=list)
 
-    def take(self, rows: NameRows) -> None:
-        for i in range(len(rows.points)):
-            self._seen += 1
-            place = len(self._chosen) if len(self._chosen) < self.size else self.rng.randrange(self._seen)
-            if place < self.size:
-                one = (rows.points[i], np.array(rows.vectors[i]), bool(rows.encodable[i]))
-                self._chosen[place : place + 1] = [one]
-
-    def vectors(self) -> FloatArray:
-        """The vectors of the names that have one: (n, dim), n at most `size`."""
-        found: FloatArray = np.array([vector for _, vector, is_encodable in self._chosen if is_encodable], np.float32)
-        return found
-
-    @property
-    def is_full(self) -> bool:
-        return len(self._chosen) == self.size
-
-    def compare(self, source: Collection, target: Collection) -> int:
-        """Compare points and answers, and count the points; StoreError if one differs, or more than a few answers."""
-        points = [point for point, _, _ in self._chosen]
-        stored = target.get([point.id for point in points])
-        for point in points:
-            found = stored.get(point.id)
-            if found is None or not is_same_point(found, point):
-                there = "is missing" if found is None else "differs"
-                raise _not_moved(source, f"the name '{point.name}' of entity {point.entity_id} {there} in the target")
-        vectors = self.vectors()
-        if len(vectors):
-            ours, theirs = source.search(vectors, limit=1), target.search(vectors, limit=1)
-            agreeing = sum(
-                bool(a) and bool(b) and abs((a[0].score or 0) - (b[0].score or 0)) < _SCORE_TOLERANCE
-                for a, b in zip(ours, theirs, strict=True)
-            )
-            if agreeing < _AGREEING * len(vectors):
-                searches = f"{agreeing} of {len(vectors)} sample searches"
-                raise _not_moved(source, f"only {searches} have the same answer in the target")
-        return len(points)
+def compare_sample(source: Collection, target: Collection) -> int:
+    """Compare some points and answers; their number. StoreError if a point differs, or more than a few answers."""
+    sample = first_rows(source, SAMPLE)
+    stored = target.get([point.id for point in sample.points])
+    for point in sample.points:
+        found = stored.get(point.id)
+        if found is None or not is_same_point(found, point):
+            there = "is missing" if found is None else "differs"
+            raise _not_moved(source, f"the name '{point.name}' of entity {point.entity_id} {there} in the target")
+    vectors: FloatArray = sample.vectors[sample.encodable]
+    if len(vectors):
+        ours, theirs = source.search(vectors, limit=1), target.search(vectors, limit=1)
+        agreeing = sum(
+            bool(a) and bool(b) and abs((a[0].score or 0) - (b[0].score or 0)) < _SCORE_TOLERANCE
+            for a, b in zip(ours, theirs, strict=True)
+        )
+        if agreeing < _AGREEING * len(vectors):
+            searches = f"{agreeing} of {len(vectors)} sample searches"
+            raise _not_moved(source, f"only {searches} have the same answer in the target")
+    return len(sample.points)
 
 
 def _not_moved(source: Collection, why: str) -> StoreError:

@@ -11,17 +11,17 @@ Readers keep the version that they opened, with its model, until they reload.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.encoder.protocol import Encoder, ModelInfo
+from pearl_qdrant.encoder.protocol import Encoder, FloatArray, ModelInfo
 from pearl_qdrant.errors import CollectionNotFoundError, OptionError, StoreError
 from pearl_qdrant.linking.calibration.calibrate import sample_entities
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
@@ -35,7 +35,7 @@ from pearl_qdrant.store.administration import check_complete
 from pearl_qdrant.store.open import StoreLike, use_store
 from pearl_qdrant.store.protocol import Collection, Store, Version, new_version
 from pearl_qdrant.store.schema import Manifest, NamePoint, Quantization
-from pearl_qdrant.transfer.names import BULK_NAMES, Inventory, NameSample, OnProgress, catch_up, no_progress
+from pearl_qdrant.transfer.names import BULK_NAMES, Inventory, OnProgress, catch_up, first_rows, no_progress
 
 MOVE_WAIT_S = 600.0  # how long the switch waits for a writer of an embedded collection
 FEW_CHANGES = 500  # with fewer changes in a pass, writers are asked to wait for the last one
@@ -256,13 +256,7 @@ def rollback_collection(
                 f"Collection '{name}' has no version before the current one: it was not replaced, or the old ones were "
                 f"pruned. Encode its names again with the model that you want.",
             )
-        manifest, loaded = before.manifest, list[Encoder]()
-
-        def encoder() -> Encoder:
-            if not loaded:
-                loaded.append(_encoder_of(manifest, device))
-            return loaded[0]
-
+        encoder = cache(partial(_encoder_of, before.manifest, device))
         return _Reencoding(opened, name, before.id, encoder, on_progress).run()
 
 
@@ -349,10 +343,8 @@ class _Reencoding:
 
     def _check_sample(self, target: Collection) -> float:
         """Search a sample of names by their own vectors; StoreError if too few are found."""
-        sample = NameSample(random.Random(0), SAMPLE)
-        for rows in target.scroll_rows():
-            sample.take(rows)
-        vectors = sample.vectors()
+        sample = first_rows(target, SAMPLE)
+        vectors: FloatArray = sample.vectors[sample.encodable]
         if not len(vectors):
             return 1.0
         answers = target.search(vectors, limit=1)

@@ -28,7 +28,7 @@ from pearl_qdrant.store.schema import is_same_point
 from pearl_qdrant.store.server import upload
 from pearl_qdrant.store.server.upload import Uploader
 from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
-from pearl_qdrant.transfer.names import digest_of
+from pearl_qdrant.transfer.names import catch_up, digest_of
 
 
 def physical(double: QdrantDouble) -> list[str]:
@@ -284,6 +284,26 @@ def test_a_snapshot_that_arrived_otherwise_is_streamed(server: Store, double: Qd
 
 
 NO_SNAPSHOT = [Fault("status", match="POST .*/snapshots$", status=500, error="no room") for _ in range(20)]
+
+
+def test_a_streamed_pull_goes_on_where_the_shard_cannot_be_taken(
+    server: Store, double: QdrantDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull that ended early while names travelled goes on there, also where it tries the snapshot first."""
+    fill(server)
+    double.spoils_snapshots = True
+
+    def end_early(*given: Any, **named: Any) -> None:
+        catch_up(*given, **named)
+        raise StoreUnavailableError("url", tries=1, seconds=1.0, last="gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pearl_qdrant.transfer.moving.catch_up", end_early)
+        with pytest.raises(StoreUnavailableError):
+            pull_collection(NAME, source=server, store=tmp_path / "back")
+    result = pull_collection(NAME, source=server, store=tmp_path / "back")
+
+    assert (result.way, result.sent, result.names) == ("stream", 0, 60)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from html import escape
@@ -20,7 +19,7 @@ from pearl_qdrant.errors import CollectionNotFoundError
 from pearl_qdrant.linking.columns import KB_TYPES, NAME, OWN, POPULARITY, TYPES, EntityColumns, with_names
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import LINKS_FIELD
-from pearl_qdrant.service.answers import CollectionsHere, SettingsHere, beside, declared, json_answer, router_of
+from pearl_qdrant.service.answers import CollectionsHere, beside, declared, json_answer, router_of
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.gate import HAS_KEY, NEEDS_NO_KEY
 from pearl_qdrant.service.reconcile import queries as reading
@@ -76,34 +75,21 @@ class CrossOrigin:
         await self._open(scope, receive, send)
 
 
-@dataclass(frozen=True)
-class Place:
-    """A collection that a request names, with what is known of it."""
-
-    handle: CollectionHandle
-    settings: ServiceSettings
-
-    async def catalogue(self) -> Catalogue:
-        return await catalogue_of(self.handle)
-
-
-async def _place(
+async def _handle(
     name: Annotated[str, Path(alias="collection", description="Name of the collection.")],
     request: Request,
     collections: CollectionsHere,
-    settings: SettingsHere,
-) -> Place:
+) -> CollectionHandle:
     try:
-        handle = await collections.get(name)
+        return await collections.get(name)
     except CollectionNotFoundError as error:
         if request.scope[HAS_KEY]:
             raise
         text = f"There is no collection '{name}' without a key."
         raise ServiceError(text, status=401, code="unauthorized") from error
-    return Place(handle, settings)
 
 
-PlaceHere = Annotated[Place, Depends(_place)]
+HandleHere = Annotated[CollectionHandle, Depends(_handle)]
 PrefixHere = Annotated[str, Query(description="What was typed so far.")]
 CursorHere = Annotated[int, Query(ge=0, description="Suggestions to leave out at the start.")]
 IdHere = Annotated[str, Query(alias="id")]
@@ -144,68 +130,67 @@ _BODY: dict[str, Any] = {
 @router.get("", responses=declared(404), openapi_extra={"security": [{}]})  # the manifest needs no key
 async def manifest_or_queries(
     request: Request,
-    place: PlaceHere,
+    handle: HandleHere,
     queries: Annotated[str | None, Query(description=_QUERIES_TEXT)] = None,
     extend: Annotated[str | None, Query(description=_EXTEND_TEXT)] = None,
 ) -> Response:
     """The service manifest; with queries, their candidates; with extend, values of properties."""
     if queries is None and extend is None:
-        base_url = (place.settings.public_url or str(request.base_url)).rstrip("/")
-        return json_answer(manifest(base_url, place.handle, await place.catalogue(), place.settings))
-    return await _answer(request, place, reading.read_texts(queries, extend))
+        base_url = (handle.settings.public_url or str(request.base_url)).rstrip("/")
+        return json_answer(manifest(base_url, handle, await catalogue_of(handle)))
+    return await _answer(request, handle, reading.read_texts(queries, extend))
 
 
 @router.post("", responses=declared(404, 415), openapi_extra=_BODY)
-async def queries_or_extension(request: Request, place: PlaceHere) -> Response:
+async def queries_or_extension(request: Request, handle: HandleHere) -> Response:
     """Candidates for a batch of queries, or values of properties."""
     body = await request.body()
     kind = request.headers.get("content-type", "")
-    return await _answer(request, place, await beside(len(body), reading.read_body, body, kind))
+    return await _answer(request, handle, await beside(len(body), reading.read_body, body, kind))
 
 
-async def _answer(request: Request, place: Place, given: dict[str, Any]) -> Response:
+async def _answer(request: Request, handle: CollectionHandle, given: dict[str, Any]) -> Response:
     size = len(await request.body())
     if "extend" in given:
-        asked = await beside(size, reading.read_extension, given["extend"], place.settings)
-        rows = await place.handle.call(lambda linker: extended_rows(linker, asked))
+        asked = await beside(size, reading.read_extension, given["extend"], handle.settings)
+        rows = await handle.call(lambda linker: extended_rows(linker, asked))
         cells_size = len(asked.ids) * len(asked.limits) * _CELL_BYTES
         return await beside(cells_size, json_answer, {"meta": list(map(_property, asked.limits)), "rows": rows})
-    batch = await beside(size, reading.read_batch, given["queries"], place.settings)
-    found = await match(place.handle, list(batch.values()), is_gone=request.is_disconnected)
+    batch = await beside(size, reading.read_batch, given["queries"], handle.settings)
+    found = await match(handle, list(batch.values()), is_gone=request.is_disconnected)
     records = zip(batch, map(answer_record, found), strict=True)
     return await beside(len(found) * _QUERY_BYTES, lambda: json_answer(dict(records)))
 
 
 @router.get("/extend/propose", responses=declared(404))
 async def propose(
-    place: PlaceHere,
+    handle: HandleHere,
     type: Annotated[str, Query(description="Id of a type; empty for all.")] = "",  # noqa: A002
     limit: Annotated[int | None, Query(ge=1)] = None,
 ) -> Response:
     """Properties that entities of a type have, the most frequent first."""
-    check_fields(place.settings, limit=limit)
-    found = (await place.catalogue()).properties_of(type)
+    check_fields(handle.settings, limit=limit)
+    found = (await catalogue_of(handle)).properties_of(type)
     record: dict[str, Any] = {"properties": [_property(one) for one in found[:limit]], "type": type}
     return json_answer(record if limit is None else {**record, "limit": limit})
 
 
 @router.get("/suggest/entity", responses=declared(404))
 async def suggest_entity(
-    place: PlaceHere,
+    handle: HandleHere,
     prefix: PrefixHere,
     cursor: CursorHere = 0,
     type: Annotated[str | None, Query(description="Only entities of this type.")] = None,  # noqa: A002
 ) -> Response:
     """Entities by the beginning of a name, also with a slip, or by their id."""
-    check_fields(place.settings, prefix=prefix, cursor=cursor)
+    check_fields(handle.settings, prefix=prefix, cursor=cursor)
     found: list[Any] = []
     if wanted := prefix.strip():  # the entity that has this very id comes first
         found += [
-            one.point
-            for one in (await place.handle.call(lambda linker: with_names(linker.collections, [wanted]))).values()
+            one.point for one in (await handle.call(lambda linker: with_names(linker.collections, [wanted]))).values()
         ]
         types = [type] if type else []
-        found += await place.handle.search_names(prefix, types=types, limit=cursor + SUGGESTED)
+        found += await handle.search_names(prefix, types=types, limit=cursor + SUGGESTED)
     records: dict[str, dict[str, Any]] = {}
     for one in found:
         record = {"id": one.entity_id, "name": one.canonical_name, "notable": type_list((*one.kb_types, *one.types))}
@@ -215,19 +200,19 @@ async def suggest_entity(
 
 
 @router.get("/suggest/type", responses=declared(404))
-async def suggest_type(place: PlaceHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
+async def suggest_type(handle: HandleHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
     """Types of the base and coarse types; all of them for an empty prefix."""
-    check_fields(place.settings, prefix=prefix, cursor=cursor)
-    types = (await place.catalogue()).types
+    check_fields(handle.settings, prefix=prefix, cursor=cursor)
+    types = (await catalogue_of(handle)).types
     found = _starting(prefix, {one: one for one in types})[cursor : cursor + LISTED]
     return json_answer({"result": [{"id": one, "name": one, "description": _count(types[one])} for one in found]})
 
 
 @router.get("/suggest/property", responses=declared(404))
-async def suggest_property(place: PlaceHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
+async def suggest_property(handle: HandleHere, prefix: PrefixHere = "", cursor: CursorHere = 0) -> Response:
     """Properties of the entities; all of them for an empty prefix."""
-    check_fields(place.settings, prefix=prefix, cursor=cursor)
-    found = _starting(prefix, {one: property_name(one) for one in (await place.catalogue()).properties})
+    check_fields(handle.settings, prefix=prefix, cursor=cursor)
+    found = _starting(prefix, {one: property_name(one) for one in (await catalogue_of(handle)).properties})
     return json_answer({"result": [_property(one) for one in found[cursor : cursor + LISTED]]})
 
 
@@ -255,27 +240,27 @@ def _count(n_names: int) -> str:
 
 
 @router.get("/flyout/entity", responses=declared(404))
-async def flyout_entity(place: PlaceHere, entity_id: IdHere) -> Response:
+async def flyout_entity(handle: HandleHere, entity_id: IdHere) -> Response:
     """A small preview of an entity."""
-    check_fields(place.settings, id=entity_id)
-    found = (await place.handle.call(lambda linker: with_names(linker.collections, [entity_id]))).get(entity_id)
+    check_fields(handle.settings, id=entity_id)
+    found = (await handle.call(lambda linker: with_names(linker.collections, [entity_id]))).get(entity_id)
     html = entity_html(found, is_preview=True) if found else flyout_html(entity_id, ["Not found"])
     return json_answer({"id": entity_id, "html": html})
 
 
 @router.get("/flyout/type", responses=declared(404))
-async def flyout_type(place: PlaceHere, type_id: IdHere) -> Response:
+async def flyout_type(handle: HandleHere, type_id: IdHere) -> Response:
     """How many names have a type."""
-    check_fields(place.settings, id=type_id)
-    n_names = (await place.catalogue()).types.get(type_id, 0)
+    check_fields(handle.settings, id=type_id)
+    n_names = (await catalogue_of(handle)).types.get(type_id, 0)
     return json_answer({"id": type_id, "html": flyout_html(type_id, [_count(n_names)])})
 
 
 @router.get("/flyout/property", responses=declared(404))
-async def flyout_property(place: PlaceHere, property_id: IdHere) -> Response:
+async def flyout_property(handle: HandleHere, property_id: IdHere) -> Response:
     """Some values of a property."""
-    check_fields(place.settings, id=property_id)
-    sampled = (await place.catalogue()).values.get(property_id, ())
+    check_fields(handle.settings, id=property_id)
+    sampled = (await catalogue_of(handle)).values.get(property_id, ())
     values = list(dict.fromkeys(value[:100] for one in sampled for value in one))[:5]
     return json_answer({"id": property_id, "html": flyout_html(property_name(property_id), values)})
 
@@ -294,28 +279,26 @@ _PAGES: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/preview", response_model=None, responses=_PAGES)
-async def preview(place: PlaceHere, entity_id: IdHere) -> Response:
+async def preview(handle: HandleHere, entity_id: IdHere) -> Response:
     """A short page about an entity, for a frame in a client."""
-    return await _entity_page(place, entity_id, is_preview=True)
+    return await _entity_page(handle, entity_id, is_preview=True)
 
 
 @router.get("/view", response_model=None, responses=_PAGES)
-async def view(place: PlaceHere, entity_id: IdHere) -> Response:
+async def view(handle: HandleHere, entity_id: IdHere) -> Response:
     """A page about an entity, with all that is known of it."""
-    return await _entity_page(place, entity_id, is_preview=False)
+    return await _entity_page(handle, entity_id, is_preview=False)
 
 
-async def _entity_page(place: Place, entity_id: str, *, is_preview: bool) -> HTMLResponse:
-    check_fields(place.settings, id=entity_id)
-    found = (await place.handle.call(lambda linker: with_names(linker.collections, [entity_id]))).get(entity_id)
+async def _entity_page(handle: CollectionHandle, entity_id: str, *, is_preview: bool) -> HTMLResponse:
+    check_fields(handle.settings, id=entity_id)
+    found = (await handle.call(lambda linker: with_names(linker.collections, [entity_id]))).get(entity_id)
     if found is None:
         return page("Not found", f"<h1>Not found</h1><p>No entity has the id {escape(entity_id[:_CUT])}.</p>", 404)
     return page(found.point.canonical_name, entity_html(found, is_preview=is_preview))
 
 
-def manifest(
-    base_url: str, handle: CollectionHandle, catalogue: Catalogue, settings: ServiceSettings
-) -> dict[str, Any]:
+def manifest(base_url: str, handle: CollectionHandle, catalogue: Catalogue) -> dict[str, Any]:
     """The service manifest of version 0.2: what the service offers for a collection, and where; `base_url` without a
     slash at its end.
     """
@@ -355,10 +338,10 @@ def manifest(
                 }
             ],
         },
-        "batchSize": min(settings.reconcile_batch, settings.max_mentions),
+        "batchSize": min(handle.settings.reconcile_batch, handle.settings.max_mentions),
         "standardizedScore": True,
     }
-    if settings.api_keys:
+    if handle.settings.api_keys:
         record["authentication"] = {"type": "apiKey", "name": "X-API-Key", "in": "header"}
     return record
 

@@ -26,7 +26,6 @@ from pearl_qdrant.errors import (
     StoreRejectedError,
     StoreUnavailableError,
 )
-from pearl_qdrant.lexical.ngrams import SparseRows
 from pearl_qdrant.store.protocol import Collection, PointFilter
 from pearl_qdrant.store.schema import (
     DENSE,
@@ -38,7 +37,7 @@ from pearl_qdrant.store.schema import (
     NameRows,
     pack_rows,
 )
-from pearl_qdrant.store.search import CollectionStatus, ScoredName, SearchEngine, share_indexed
+from pearl_qdrant.store.search import CollectionStatus, SearchEngine, share_indexed
 from pearl_qdrant.store.server.connection import Connection
 from pearl_qdrant.store.server.errors import ExactRefusedError, IndexMissingError
 from pearl_qdrant.store.server.ledger import ServerLedger
@@ -175,13 +174,15 @@ class ServerCollection(Collection):
         info: models.CollectionInfo = self._call(lambda: self._client.get_collection(self._physical))
         return info
 
-    def read_ledger(self) -> Iterator[bytes]:
+    def _ledger(self) -> ServerLedger:
         self._check_open()
-        return ServerLedger(self._connection, self.name, self._physical, self._learned).read_lines()
+        return ServerLedger(self._connection, self.name, self._physical, self._learned)
+
+    def read_ledger(self) -> Iterator[bytes]:
+        return self._ledger().read_lines()
 
     def append_ledger(self, lines: Sequence[bytes]) -> None:
-        self._check_open()
-        ServerLedger(self._connection, self.name, self._physical, self._learned).append_lines(lines)
+        self._ledger().append_lines(lines)
 
     def writer(self) -> ServerWriter:
         self.ensure_payload_indexes()
@@ -189,21 +190,20 @@ class ServerCollection(Collection):
         if LOAD_KEY not in (info.config.metadata or {}):  # else a load that died has switched indexing off
             threshold = info.config.optimizer_config.indexing_threshold or _DEFAULT_THRESHOLD_KB
             self._set_threshold(_NO_INDEXING, {LOAD_KEY: {"indexing_threshold": threshold}})
-        dim = self._manifest.dim
-        return ServerWriter(
-            self._connection, self._physical, self._limits, learned=self._learned, dim=dim, confirm=self._confirm
-        )
+        return ServerWriter(self._uploader(), dim=self._manifest.dim, confirm=self._confirm)
+
+    def _uploader(self) -> Uploader:
+        self._check_open()
+        return Uploader(self._connection, self._physical, self._limits, self._learned)
 
     def upsert(self, points: Sequence[NamePoint], vectors: FloatArray, encodable: BoolArray) -> None:
-        self._check_open()
-        uploader = Uploader(self._connection, self._physical, self._limits, self._learned)
+        uploader = self._uploader()
         for batch in uploader.batches(check_points(points, vectors, encodable, dim=self._manifest.dim)):
             uploader.send(batch)
         self._confirm()
 
     def replace_payloads(self, points: Sequence[NamePoint]) -> None:
-        self._check_open()
-        Uploader(self._connection, self._physical, self._limits, self._learned).replace_payloads(points)
+        self._uploader().replace_payloads(points)
         self._confirm()
 
     def count_entities(self) -> int:
@@ -332,20 +332,11 @@ class ServerCollection(Collection):
         if self._closed:
             raise StoreClosedError(f"Collection '{self.name}' was closed. Open it again.")
 
-    def search(self, vectors: FloatArray, *, limit: int, types: Sequence[str] = ()) -> list[list[ScoredName]]:
-        return self._among_others(partial(super().search, vectors, limit=limit, types=types))
-
-    def search_hybrid(self, vectors: FloatArray, lexical: SparseRows, **given: Any) -> list[list[ScoredName]]:
-        return self._among_others(partial(super().search_hybrid, vectors, lexical, **given))
-
     @property
     def most_points(self) -> int | None:
         return self._limits.query
 
-    def search_lexical(self, rows: SparseRows, limits: Sequence[int], **given: Any) -> list[list[NamePoint]]:
-        return self._among_others(partial(super().search_lexical, rows, limits, **given))
-
-    def _among_others(self, search: Callable[[], T]) -> T:
+    def _search(self, search: Callable[[], T]) -> T:
         """Search, and once more without the points of another program where one of these was found."""
         self._look()
         if self._is_other:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, count, groupby
 from operator import itemgetter
 from typing import Any
 from uuid import uuid4, uuid5
@@ -19,13 +18,12 @@ from qdrant_client import models
 
 from pearl_qdrant.errors import CollectionExistsError, StoreRejectedError
 from pearl_qdrant.store.server.connection import Connection
-from pearl_qdrant.store.server.errors import RequestTooLargeError
 from pearl_qdrant.store.server.queries import scroll
 from pearl_qdrant.store.server.sizes import Learned
 
 LEDGER_SUFFIX = ".pearl-qdrant-learned"  # ends the name of a ledger. Lists of collections leave such names out
-PART_BYTES = 1 << 20  # bytes of lines in one point of a ledger; a server takes 32 MB in a request
-_LEAST_PART = 1 << 10  # characters of a part that is not cut further
+PART_BYTES = 1 << 20  # characters of lines in one point of a ledger; a server takes 32 MB in a request
+_PIECE = 1 << 10  # characters of a line that are not cut further
 _LEDGER_POINTS = 16  # points of a ledger in one scroll: 16 MB at most
 
 _log = logging.getLogger(__name__)
@@ -77,22 +75,24 @@ class ServerLedger:
         """Append lines; a server has them on return. Raises StoreError if it does not take them."""
         if not self._exists():
             self._create()
-        call, now, n_sent = uuid4(), time.time_ns(), 0
-        most = self.learned.of("bytes of lines", PART_BYTES)
-        waiting = deque((part.decode("utf-8"), False) for part in _cut(lines, most.items))
-        while waiting:
-            text, is_cut = waiting.popleft()
-            payload = {"call": str(call), "time": now, "part": n_sent, "lines": text}
+        call, now, numbers = uuid4(), time.time_ns(), count()
+        texts = [line.decode("utf-8") for line in lines]
+        pieces = [
+            (text[at : at + _PIECE], at + _PIECE < len(text))
+            for text in texts
+            for at in range(0, max(1, len(text)), _PIECE)
+        ]
+
+        def store(part: Sequence[tuple[str, bool]]) -> None:
+            number, is_cut = next(numbers), part[-1][1]
+            text = "".join(piece if goes_on else f"{piece}\n" for piece, goes_on in part)
+            payload = {"call": str(call), "time": now, "part": number, "lines": text if is_cut else text[:-1]}
             payload |= {"is_cut": True} if is_cut else {}
-            point = models.PointStruct(id=str(uuid5(call, str(n_sent))), vector={}, payload=payload)
-            try:
-                self._call(partial(self.connection.client.upsert, self.name, [point], wait=True))
-                n_sent += 1
-            except RequestTooLargeError:
-                if len(text) < _LEAST_PART:
-                    raise
-                most.items = min(most.items, len(text) // 2)
-                waiting.extendleft(reversed(_halves(text, is_cut=is_cut)))
+            point = models.PointStruct(id=str(uuid5(call, str(number))), vector={}, payload=payload)
+            self._call(partial(self.connection.client.upsert, self.name, [point], wait=True))
+
+        for _ in self.learned.of("lines", None, PART_BYTES).send(pieces, lambda one: len(one[0]), store):
+            pass
 
     def delete(self) -> None:
         if self._exists():
@@ -117,28 +117,3 @@ class ServerLedger:
 
     def _call(self, request: Any) -> Any:
         return self.connection.call(request, collection=self.name)
-
-
-def _cut(lines: Sequence[bytes], most: int) -> Iterator[bytes]:
-    """Lines joined to parts of about `most` bytes."""
-    part: list[bytes] = []
-    size = 0
-    for line in lines:
-        part.append(line)
-        size += len(line) + 1
-        if size >= most:
-            yield b"\n".join(part)
-            part, size = [], 0
-    if part:
-        yield b"\n".join(part)
-
-
-def _halves(text: str, *, is_cut: bool) -> list[tuple[str, bool]]:
-    """A part in two, between two of its lines, or else within its only one; with whether the next part goes on."""
-    middle = len(text) // 2
-    at = text.rfind("\n", 1, middle)
-    if at < 0:
-        at = text.find("\n", middle, -1)
-    if at < 0:
-        return [(text[:middle], True), (text[middle:], is_cut)]
-    return [(text[:at], False), (text[at + 1 :], is_cut)]

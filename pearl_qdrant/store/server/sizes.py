@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -81,8 +82,9 @@ class Learned:
         """
         return any(sizes.is_rated for sizes in list(self._sizes.values()))
 
-    def of(self, kind: str, most: int) -> Sizes:
-        """The sizes of one kind of request: at most so many items, and what was learned so far."""
-        found = self._sizes.setdefault(kind, Sizes(most))
+    def of(self, kind: str, most: int | None, n_bytes: int = MAX_BYTES) -> Sizes:
+        """The sizes of one kind of request: at most so many items and bytes, and what was learned so far."""
+        most = sys.maxsize if most is None else most
+        found = self._sizes.setdefault(kind, Sizes(most, n_bytes))
         found.items = min(found.items, most)
         return found

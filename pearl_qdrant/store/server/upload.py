@@ -96,8 +96,9 @@ class Uploader:
         few = None if limits.writes is None else max(1, limits.writes // 2)
         self._operations = learned.of("operations", at_most(most, few))
         self.cancelled = threading.Event()  # once set, stops retries
+        self.guard = connection.guard
+        self.collection = collection
         self._connection = connection
-        self._collection = collection
 
     def batches(self, points: Sequence[CheckedPoint]) -> Iterator[list[CheckedPoint]]:
         return self._points.cut(points, _size)
@@ -126,7 +127,7 @@ class Uploader:
                 method,
                 path,
                 body,
-                collection=self._collection,
+                collection=self.collection,
                 read=_read_answer,
                 cancelled=self.cancelled,
                 is_series=field == "operations" and len(batch) > 1,
@@ -150,20 +151,9 @@ class ServerWriter:
     `write` or `flush` raises the error: nothing more is written.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        collection: str,
-        limits: Limits,
-        *,
-        learned: Learned,
-        dim: int,
-        confirm: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, uploader: Uploader, *, dim: int, confirm: Callable[[], None]) -> None:
+        self._uploader = uploader
         self._confirm = confirm
-        self._uploader = Uploader(connection, collection, limits, learned)
-        self._guard = connection.guard
-        self._name = collection
         self._dim = dim
         self._pool: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[Future[None], frozenset[str]]] = deque()
@@ -175,7 +165,7 @@ class ServerWriter:
 
     def __exit__(self, *exc_info: object) -> None:
         pool, failed = self._pool, exc_info[0] is not None
-        if pool is None or not self._guard.is_owner:  # a forked process has none of the threads
+        if pool is None or not self._uploader.guard.is_owner:  # a forked process has none of the threads
             return
         try:
             if not failed:
@@ -204,9 +194,10 @@ class ServerWriter:
         self._confirm()
 
     def _open_pool(self) -> ThreadPoolExecutor:
-        self._guard.check()
+        self._uploader.guard.check()
         if self._pool is None:
-            raise StoreClosedError(f"The writer of collection '{self._name}' is not open: use it in a with statement.")
+            name = self._uploader.collection
+            raise StoreClosedError(f"The writer of collection '{name}' is not open: use it in a with statement.")
         return self._pool
 
     def _collect(self, *, block_above: int) -> None:
