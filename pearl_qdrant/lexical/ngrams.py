@@ -220,13 +220,8 @@ def _number(word: str, before: str) -> str:
     return (word.lstrip("0") or "0") if word[0] == "0" and word.isdigit() else word
 
 
-def ngram_rows(names: Sequence[str]) -> SparseRows:
-    """Sparse vectors of names, of unit length; empty rows for names without letters and digits."""
-    return folded_rows([fold_name(name) for name in names])
-
-
 def folded_rows(folded: Sequence[str]) -> SparseRows:
-    """`ngram_rows` of names that `fold_name` folded already."""
+    """Sparse vectors of folded names, of unit length; empty rows for names without letters and digits."""
     n = len(folded)
     # All names as one array of code points, each padded with a space on both sides, so that the first and last n-gram
     # of a name differ from those inside a word. `row` is the name of each code point.

@@ -10,13 +10,13 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_table import other_outcomes
+from scored_names import ngram_rows
 
 from pearl_qdrant.lexical.ngrams import (
     BUCKETS,
     IdfTable,
     fold_name,
     folded_rows,
-    ngram_rows,
     score_pairs,
 )
 from pearl_qdrant.linking.mentions import clean_mention

@@ -360,21 +360,8 @@ def _in_order_of_rules(
     return ScoredMention(compared.mention, found[:n_kept], nil_logit, of_nil, rule, certainty)
 
 
-def score_names(
-    mention: str,
-    names: Sequence[MatchedName],
-    types: npt.NDArray[np.float32] | None,
-    link_query: LinkQuery,
-    scorer: Scorer,
-) -> ScoredMention:
-    """`compare_names` and `score_compared` of one mention, with the judge's scores where the scorer has a judge."""
-    compared = compare_names(mention, names, types, link_query, scorer)
-    ask_judge([compared], scorer)
-    return score_compared(compared, link_query, scorer)
-
-
 def score_own(mention: str, names: Sequence[MatchedName], link_query: LinkQuery, scorer: Scorer) -> ScoredMention:
-    """`score_names` of a mention that all these names are, which the rule decides."""
+    """A scored mention that all these names are, which the rule decides."""
     compared = compare_names(mention, names, None, link_query, scorer)
     logits = compared.features @ scorer.model.features
     return _in_order_of_rules(compared, logits, float(logits.max()), compared.nil_features, None, link_query)
