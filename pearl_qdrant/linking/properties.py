@@ -32,6 +32,7 @@ from pearl_qdrant.cells import is_null, split_list, text_of
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.columns import ALIASES, EntityColumns, of_candidates, with_names
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.outcomes import as_nil, linked_to
 from pearl_qdrant.linking.values import DIFFERENT, EQUAL, LEVELS, MOST_CHARACTERS, SAMPLED, BaseColumn, Kind
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import NO_SINGLE_NAME, Candidate, Link, NilReason
@@ -386,15 +387,7 @@ def decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) -
         reason = NilReason.BELOW_THRESHOLD
     elif options.on_tie != "first" and (first.tie or most < threshold):
         reason = NilReason.AMBIGUOUS
-    chosen = None if reason else first
-    is_same = (chosen and (chosen.kb, chosen.entity_id)) == (link.entity_id and (link.kb, link.entity_id))
-    return replace(
-        link,
-        entity_id=None if chosen is None else chosen.entity_id,
-        canonical_name=None if chosen is None else chosen.canonical_name,
-        probability=None if chosen is None else chosen.probability,
-        kb=None if chosen is None else chosen.kb,
-        nil_reason=reason,
-        candidates=tuple(found[: options.most_candidates]),
-        rule=link.rule if is_same else "properties",
-    )
+    changed = as_nil(link, reason) if reason else linked_to(link, first)
+    is_same = (changed.kb, changed.entity_id) == (link.kb, link.entity_id)
+    rule = link.rule if is_same else "properties"
+    return replace(changed, candidates=tuple(found[: options.most_candidates]), rule=rule)
