@@ -49,8 +49,7 @@ from pearl_qdrant.linking.ranking.model import (
     log_sum_exp,
     with_margins,
 )
-from pearl_qdrant.linking.ranking.name_parts import are_cut_words, equal_part, number_differs
-from pearl_qdrant.linking.ranking.opposites import opposite
+from pearl_qdrant.linking.ranking.name_parts import are_cut_words, equal_part, number_differs, opposite
 from pearl_qdrant.linking.ranking.string_features import (
     FAR,
     UNCHANGED,
