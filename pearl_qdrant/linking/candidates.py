@@ -274,7 +274,7 @@ def _search(
             points = target.collection.find(
                 names=[mention], types=link_query.filter, languages=link_query.languages, limit=MAX_SAME_NAME
             )
-            found[i] = [MatchedName(point, None, 1.0, 1.0, 1.0) for point in points]
+            found[i] = [MatchedName(point, None, 1.0, 1.0) for point in points]
     set_string_scores(target.idf, queries, weighted, found, folded)
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
@@ -323,20 +323,18 @@ def set_string_scores(
                 compared = in_latin = in_latin or spelling_key(latin(mention))
             elif own and spelling == own:
                 name.is_same_spelling = True
-            elif beginnings and spelling and _has_words(folded, words, beginnings):
-                name.has_same_words = True
-            elif fits_initials(folded, own) or fits_initials(mention, spelling):
-                name.has_initials = True
+            else:
+                has_words = bool(beginnings and spelling) and _has_words(folded, words, beginnings)
+                name.is_other_form = has_words or fits_initials(folded, own) or fits_initials(mention, spelling)
             name.folded = folded
             pairs.append((row, rows.setdefault(folded, len(rows))))
             spellings.append((compared, spelling))
-    scores = score_pairs(mentions, idf.weighted(folded_rows(list(rows))), pairs)
-    columns = (one.tolist() for one in (scores.cosine, scores.mention_coverage, scores.name_coverage))
+    columns = (one.tolist() for one in score_pairs(mentions, idf.weighted(folded_rows(list(rows))), pairs))
     for name, both, *of_pair in zip(chain.from_iterable(found), spellings, *columns, strict=True):
         if both[0] and both[1]:
             name.edit_similarity = edit_similarity(*both)
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
-            name.lexical, name.mention_coverage, name.name_coverage = of_pair
+            name.lexical, name.mention_coverage = of_pair
 
 
 def _has_words(folded: str, words: str, beginnings: Sequence[str]) -> bool:
