@@ -68,6 +68,7 @@ _STAND_FOR_NOTHING = frozenset(
     "- -- --- — – _ . ... … ? ?? ??? * / #n/a".split()
 ) | {"not available", "not applicable", "not specified", "not known", "no data", "to be determined", "to be announced"}
 
+_DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"[\d\s.,:/%+\-–]*\d[\d\s.,:/%+\-–]*")
 
 
@@ -84,6 +85,11 @@ def is_no_name(mention: object) -> bool:
     if len(text) > 24:  # longer than all that stands for nothing
         return False
     return stands_for_nothing(text) or text.casefold().rstrip(".") in TITLES or bool(_NUMBER.fullmatch(text))
+
+
+def are_several_numbers(mention: str) -> bool:
+    """Whether a number alone is at least three, whose signs may be others in a name: `1, 2, 3, 4`, not `1.5`."""
+    return len(_DIGITS.findall(mention)) > 2 and bool(_NUMBER.fullmatch(mention.strip()))
 
 
 def check_are_many(mentions: object) -> None:

@@ -156,6 +156,7 @@ BASE = [
     {"id": "orwell", "name": "1984", "types": ["WORK_OF_ART"]},
     {"id": "bean", "name": "Mr. Bean", "types": ["PERSON"]},
     {"id": "none", "name": "None So Blind"},
+    {"id": "feist", "name": "1, 2, 3, 4"},
 ]
 
 
@@ -178,5 +179,8 @@ def test_it_is_linked_if_the_letters_and_case_are_a_name_s_own(linker: EntityLin
     assert linker.link("NA", types=["GPE"]).entity_id == "NAM"
     assert linker.link("n/a", types=["GPE"]).entity_id is None
     assert linker.link("Mr. Bean").entity_id == "bean"
+    assert [one.entity_id for one in linker.link_batch(["1 2 3 4", "1-2-3-4", "12 34", "1 2 3"])] == ["feist"] * 2 + [
+        None
+    ] * 2
     names = ("Nana", "Route 66", "X", "NaN Ltd", "Dr. No", "Missing Persons", "4711 Cologne")
     assert not any(map(is_no_name, names)), "words beside it make it one"

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.ngrams import fold_name, latin
-from pearl_qdrant.linking.mentions import is_no_name, is_too_long, stands_for_nothing
+from pearl_qdrant.linking.mentions import are_several_numbers, is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
     COLUMN,
@@ -512,7 +512,7 @@ def decide(
     No other name is more certain than an exact one. Entities with the same name share the probability of that name. If
     together they reach the threshold and none of them does alone, the mention is ambiguous rather than unknown. What
     stands for nothing (`n/a`), a title or a number alone is linked only to an entity with that very name, in its
-    letters and case; `NA` and the like only under types.
+    letters and case; `NA` and the like only under types. Three numbers and more are a name (`1 2 3 4`).
     `calibration.metrics` (`Samples.answers`) applies the same rule to arrays, `ranking.explain` puts it into words:
     change all three together. The probabilities are those of the calibration unless something was learned.
     """
@@ -530,7 +530,8 @@ def decide(
             probabilities = list(map(min, probabilities, most))
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
-    is_own = best.name == mention.strip() and (has_types or not stands_for_nothing(mention))
+    is_written = best.name == mention.strip() or (scored.rule == "exact name" and are_several_numbers(mention))
+    is_own = is_written and (has_types or not stands_for_nothing(mention))
     if not is_learned and is_no_name(mention) and not is_own and scored.rule != "entity id":
         return Link(mention, None, None, None, NilReason.NO_NAME, candidates, rule=scored.rule)
     has_same_name = [
