@@ -334,7 +334,7 @@ class MentionStream:
     def _reranked(self, scored: ScoredMention, text: str, mention: str) -> ScoredMention:
         """The answer for a mention as it was given; a reranker is asked each time."""
         reranked = scored if self.reranker is None else rerank(scored, self.reranker, text)
-        return reranked if mention is text else replace(reranked, mention=mention)
+        return reranked if reranked.mention is mention else replace(reranked, mention=mention)
 
     def _by_id(
         self, found: Sequence[ScoredMention], texts: Sequence[str], link_query: LinkQuery, exclude: Exclude | None
