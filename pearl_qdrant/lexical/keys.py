@@ -256,17 +256,18 @@ def slip_features(folded: str) -> tuple[UInt32Array, FloatArray]:
     words = folded.split()
     near = _one_edit_away(spelling) if is_cut else set()
     keys = spelling_features(near | {one for one in initials(words) if len(one) in _SEARCHED})
-    parts = mention_parts(spelling)
     if len(spelling) in _SEARCHED:
         keys = np.append(keys, np.uint32(_feature(f"={spelling}")))
-    # Keys come first: where one is also the feature of a part, its value counts.
-    indices, first = np.unique(np.append(keys, np.array([*parts], np.uint32)), return_index=True)
-    return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
+    return _with_parts(keys, mention_parts(spelling))
 
 
 def near_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
     """Features of the names that are one edit from a spelling key which is not short; `slip_features` has more."""
-    keys, parts = spelling_features(_swaps(spelling)), mention_parts(spelling, 1)
+    return _with_parts(spelling_features(_swaps(spelling)), mention_parts(spelling, 1))
+
+
+def _with_parts(keys: UInt32Array, parts: Collection[int]) -> tuple[UInt32Array, FloatArray]:
+    """Indices, ascending, and values of keys and parts; where a key is also the feature of a part, its value counts."""
     indices, first = np.unique(np.append(keys, np.array([*parts], np.uint32)), return_index=True)
     return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
 

@@ -15,7 +15,7 @@ The lexical score weights n-grams by their rarity (IDF):
 
     weight of a feature = its value in the name * idf(feature)
     lexical_score       = cosine of the weighted vectors of mention and name, in [0, 1]
-    mention_coverage    = share of the mention's squared weight on features that the name has; name_coverage: reverse
+    mention_coverage    = share of the mention's squared weight on features that the name has
 
 Qdrant's own sparse score only finds names: it is unbounded, and it changes with the base. The IDF table is computed
 from a sample of the base when a load ends, and stored in the manifest: 2^18 hashed buckets of one byte each.
@@ -220,13 +220,8 @@ def _number(word: str, before: str) -> str:
     return (word.lstrip("0") or "0") if word[0] == "0" and word.isdigit() else word
 
 
-def ngram_rows(names: Sequence[str]) -> SparseRows:
-    """Sparse vectors of names, of unit length; empty rows for names without letters and digits."""
-    return folded_rows([fold_name(name) for name in names])
-
-
 def folded_rows(folded: Sequence[str]) -> SparseRows:
-    """`ngram_rows` of names that `fold_name` folded already."""
+    """Sparse vectors of folded names, of unit length; empty rows for names without letters and digits."""
     n = len(folded)
     # All names as one array of code points, each padded with a space on both sides, so that the first and last n-gram
     # of a name differ from those inside a word. `row` is the name of each code point.
@@ -401,25 +396,16 @@ def top_weighted_features(weighted: SparseRows, n: int) -> SparseRows:
     return SparseRows(weighted.indices[kept], weighted.values[kept], offsets)
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalScores:
-    """Lexical scores of p pairs of a mention and a name."""
-
-    cosine: FloatArray  # (p,), in [0, 1]
-    mention_coverage: FloatArray  # (p,), in [0, 1]
-    name_coverage: FloatArray
-
-
 def score_pairs(
     mentions: SparseRows, names: SparseRows, pairs: Sequence[tuple[int, int]] | npt.NDArray[np.int64]
-) -> LexicalScores:
-    """The scores of p pairs of a row of the mentions and one of the names, sorted by mention; 0 where one side has no
-    features. Rows are weighted.
+) -> tuple[FloatArray, FloatArray]:
+    """Lexical scores of p pairs of a row of the mentions and one of the names, sorted by mention, and how much of the
+    mention each name covers, both (p,), in [0, 1]; 0 where one side has no features. Rows are weighted.
     """
     n_pairs = len(pairs)
     if not n_pairs or not len(mentions.indices) or not len(names.indices):
         zeros = np.zeros(n_pairs, dtype=np.float32)
-        return LexicalScores(zeros, zeros, zeros)
+        return zeros, zeros
     both = np.asarray(pairs, dtype=np.int64)
     # All features of all names in one flat array, pair after pair: `pair` is the pair of each of them, `at` its
     # position in `names`.
@@ -440,4 +426,4 @@ def score_pairs(
         # Rounding can take a sum of squares just past 1.
         return np.minimum(np.bincount(pair, weights=values, minlength=n_pairs), 1.0).astype(np.float32)
 
-    return LexicalScores(total(of_mention * of_name), total(of_mention**2), total(of_name**2))
+    return total(of_mention * of_name), total(of_mention**2)

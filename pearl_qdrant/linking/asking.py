@@ -16,6 +16,7 @@ from numbers import Real
 from typing import Final, Literal
 
 from pearl_qdrant.errors import JudgeError
+from pearl_qdrant.linking.outcomes import as_nil, linked_to
 from pearl_qdrant.records import NO_SINGLE_NAME, Annotation, Candidate, Link, NilReason
 
 
@@ -235,20 +236,5 @@ def _with_answer(link: Link, answer: LinkVerdict, certainty: float, threshold: f
     )
     best = candidates[0]
     changed = replace(link, candidates=tuple(candidates), rule=None)
-    if answer is NIL or _probability(best) < threshold:
-        return replace(
-            changed,
-            entity_id=None,
-            canonical_name=None,
-            kb=None,
-            probability=None,
-            nil_reason=NilReason.BELOW_THRESHOLD,
-        )
-    return replace(
-        changed,
-        entity_id=best.entity_id,
-        canonical_name=best.canonical_name,
-        kb=best.kb,
-        probability=best.probability,
-        nil_reason=None,
-    )
+    is_nil = answer is NIL or _probability(best) < threshold
+    return as_nil(changed, NilReason.BELOW_THRESHOLD) if is_nil else linked_to(changed, best)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -156,24 +157,28 @@ def find_candidates(
 def find_by_name(
     targets: Sequence[SearchTarget],
     mentions: Sequence[str],
-    dim: int,
     link_query: LinkQuery,
     scorer: Scorer,
     hits: Sequence[Sequence[Sequence[NamePoint]]] | None = None,
 ) -> tuple[dict[str, ScoredMention], set[str]]:
     """Those of some mentions that are names, with the entities of that name: no vector is made or searched. And those
     of which no name has a key. The rule for exact names decides as in `find_candidates`, where other candidates have no
-    share. `dim` is the width of the collections' vectors. `hits` are the names with a key, by collection and mention,
-    where the caller has looked them up.
+    share. `hits` are the names with a key, by collection and mention, where the caller has looked them up.
     """
     queries = Queries.of(mentions)
-    most = n_by_key(link_query)
+    look_up = partial(
+        names_sharing,
+        rows=queries.keys,
+        limit=n_by_key(link_query),
+        types=link_query.filter,
+        languages=link_query.languages,
+    )
     found: list[list[MatchedName]] = [[] for _ in mentions]
     incomplete: set[int] = set()
     keyless = set(mentions)
     folded = Folded()
     for at, target in enumerate(targets):
-        results = hits[at] if hits is not None else _by_key(target, queries, dim, most, link_query)
+        results = hits[at] if hits is not None else look_up(target.collection)
         own: dict[int, list[MatchedName]] = {}
         for i, points in enumerate(results):
             if same := [point for point in points if folded[point.name][1] == queries.spellings[i]]:
@@ -206,16 +211,18 @@ def n_by_key(link_query: LinkQuery) -> int:
     return KEY_LIMITS * link_query.limit if link_query.names_first else 1
 
 
-def _by_key(
-    target: SearchTarget, queries: Queries, dim: int, limit: int, link_query: LinkQuery
+def names_sharing(
+    collection: Collection,
+    rows: SparseRows,
+    limit: int,
+    *,
+    types: Sequence[str] = (),
+    languages: Sequence[str] = (),
 ) -> list[list[NamePoint]]:
-    """Names of one collection that share a key with each mention, as many as a query may request."""
-    limit = min(limit, target.collection.most_points or limit)
-    no_vectors = np.zeros((len(queries.mentions), dim), np.float32)
-    types, languages = link_query.filter, link_query.languages
-    found = target.collection.search_hybrid(
-        no_vectors, queries.keys, limit=1, lexical_limit=limit, types=types, languages=languages
-    )
+    """Names of a collection that share features with each of n rows, at most so many, and as a query may request."""
+    no_vectors = np.zeros((len(rows), collection.manifest.dim), np.float32)
+    most = min(limit, collection.most_points or limit)
+    found = collection.search_hybrid(no_vectors, rows, limit=1, lexical_limit=most, types=types, languages=languages)
     return [[one.point for one in names] for names in found]
 
 
@@ -267,7 +274,7 @@ def _search(
             points = target.collection.find(
                 names=[mention], types=link_query.filter, languages=link_query.languages, limit=MAX_SAME_NAME
             )
-            found[i] = [MatchedName(point, None, 1.0, 1.0, 1.0) for point in points]
+            found[i] = [MatchedName(point, None, 1.0, 1.0) for point in points]
     set_string_scores(target.idf, queries, weighted, found, folded)
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
@@ -316,20 +323,18 @@ def set_string_scores(
                 compared = in_latin = in_latin or spelling_key(latin(mention))
             elif own and spelling == own:
                 name.is_same_spelling = True
-            elif beginnings and spelling and _has_words(folded, words, beginnings):
-                name.has_same_words = True
-            elif fits_initials(folded, own) or fits_initials(mention, spelling):
-                name.has_initials = True
+            else:
+                has_words = bool(beginnings and spelling) and _has_words(folded, words, beginnings)
+                name.is_other_form = has_words or fits_initials(folded, own) or fits_initials(mention, spelling)
             name.folded = folded
             pairs.append((row, rows.setdefault(folded, len(rows))))
             spellings.append((compared, spelling))
-    scores = score_pairs(mentions, idf.weighted(folded_rows(list(rows))), pairs)
-    columns = (one.tolist() for one in (scores.cosine, scores.mention_coverage, scores.name_coverage))
+    columns = (one.tolist() for one in score_pairs(mentions, idf.weighted(folded_rows(list(rows))), pairs))
     for name, both, *of_pair in zip(chain.from_iterable(found), spellings, *columns, strict=True):
         if both[0] and both[1]:
             name.edit_similarity = edit_similarity(*both)
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
-            name.lexical, name.mention_coverage, name.name_coverage = of_pair
+            name.lexical, name.mention_coverage = of_pair
 
 
 def _has_words(folded: str, words: str, beginnings: Sequence[str]) -> bool:

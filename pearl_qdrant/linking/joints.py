@@ -27,6 +27,7 @@ from pearl_qdrant.lexical.words import is_common
 from pearl_qdrant.linking.columns import OWN, EntityColumns, of_candidates
 from pearl_qdrant.linking.mentions import is_no_name
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.outcomes import as_nil
 from pearl_qdrant.linking.plain_mentions import plain_mention
 from pearl_qdrant.linking.values import EQUAL, BaseColumn
 from pearl_qdrant.records import Link, NilReason
@@ -233,7 +234,7 @@ def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) ->
         if len({_key(part) for part in parts}) < 2 or _covers(links[i], parts):
             continue
         found = tuple(links_of_cells(state, parts, options)) if options.split else ()
-        decided[i] = replace(_nil(links[i]), parts=found)
+        decided[i] = replace(as_nil(links[i], NilReason.SEVERAL_NAMES), rule=None, parts=found)
     return decided
 
 
@@ -260,11 +261,6 @@ def _common_types(state: LinkerState) -> frozenset[str]:
     """Types that do not tell the entities of the base apart, as in a list of countries."""
     least = _COMMON * math.exp(state.statistics.targets().log_size)
     return frozenset(name for name, n in state.statistics.type_counts().items() if n >= least)
-
-
-def _nil(link: Link) -> Link:
-    reason = NilReason.SEVERAL_NAMES
-    return replace(link, entity_id=None, canonical_name=None, probability=None, kb=None, nil_reason=reason, rule=None)
 
 
 def _covers(link: Link, parts: Sequence[str]) -> bool:

@@ -307,11 +307,6 @@ def _place(iri: str) -> str:
     return iri.partition("://")[2].removeprefix("www.")
 
 
-def find_by_id(collections: Sequence[Collection], mention: str, types: Sequence[str] = ()) -> NamePoint | None:
-    """The entity whose id a mention is; see `find_by_ids`."""
-    return find_by_ids(collections, [mention], types).get(mention)
-
-
 def find_by_ids(
     collections: Sequence[Collection], mentions: Sequence[str], types: Sequence[str] = ()
 ) -> dict[str, NamePoint]:

@@ -30,8 +30,9 @@ import numpy.typing as npt
 
 from pearl_qdrant.cells import is_null, split_list, text_of
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.linking.columns import ALIASES, EntityColumns, of_candidates, with_names
+from pearl_qdrant.linking.columns import ALIASES, of_candidates, with_names
 from pearl_qdrant.linking.options import LinkOptions
+from pearl_qdrant.linking.outcomes import as_nil, linked_to
 from pearl_qdrant.linking.values import DIFFERENT, EQUAL, LEVELS, MOST_CHARACTERS, SAMPLED, BaseColumn, Kind
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import NO_SINGLE_NAME, Candidate, Link, NilReason
@@ -272,12 +273,7 @@ def linked_rows(
     state: LinkerState, links: Sequence[Link], rows: Sequence[Row], names: Sequence[str], options: LinkOptions
 ) -> Iterator[Link]:
     """`link_rows` of mentions that are linked alone already."""
-    evidence = Evidence(check_columns(state, names))
-    return weighed(state, links, rows, evidence, _with_threshold(state, options))
-
-
-def _with_threshold(state: LinkerState, options: LinkOptions) -> LinkOptions:
-    return replace(options, threshold=state.calibration.threshold) if options.threshold is None else options
+    return weighed(state, links, rows, Evidence(check_columns(state, names)), options)
 
 
 def _link_rows(
@@ -289,7 +285,7 @@ def _link_rows(
 ) -> Iterator[Link]:
     while window := list(islice(rows, ROWS)):
         links = _widely(window, options, link)
-        yield from weighed(state, links, [row for _, row in window], evidence, _with_threshold(state, options))
+        yield from weighed(state, links, [row for _, row in window], evidence, options)
 
 
 def _widely(
@@ -309,8 +305,7 @@ def link_rows_once(state: LinkerState, rows: Sequence[tuple[str, Row]], options:
     """The links of rows that are no list, each of which has its own columns: no row says how well a column agrees."""
     columns = check_columns(state, dict.fromkeys(name for _, row in rows for name in row))
     links = _widely(rows, options, state.links)
-    chosen = _with_threshold(state, options)
-    return list(weighed(state, links, [row for _, row in rows], Evidence(columns), chosen, is_list=False))
+    return list(weighed(state, links, [row for _, row in rows], Evidence(columns), options, is_list=False))
 
 
 def weighed(
@@ -322,18 +317,19 @@ def weighed(
     *,
     is_list: bool = True,
 ) -> Iterator[Link]:
-    """The links of names with the evidence of each row. Of a list, the evidence learns how well its columns agree.
-    `options` have a threshold.
-    """
-    columns = _columns_of(state, [one for link, row in zip(links, rows, strict=True) if row for one in link.candidates])
+    """The links of names with the evidence of each row. Of a list, the evidence learns how well its columns agree."""
+    options = replace(options, threshold=state.threshold_of(options))
+    near = [one for link, row in zip(links, rows, strict=True) if row for one in link.candidates]
+    columns = of_candidates(state.collections, near) if near else {}
     if ALIASES in evidence.columns:
         ids = [
             one.entity_id for link, row in zip(links, rows, strict=True) if row.get(ALIASES) for one in link.candidates
         ]
         named = with_names(state.collections, ids)
         columns |= {(one.point.kb, one.point.entity_id): one for one in named.values()}
+    values = {key: {name: one.values(name) for name in evidence.columns} for key, one in columns.items()}
     has = [
-        [_values(columns.get((one.kb, one.entity_id)), evidence.columns) for one in link.candidates if row]
+        [values.get((one.kb, one.entity_id), {}) for one in link.candidates if row]
         for link, row in zip(links, rows, strict=True)
     ]
     probabilities = [[one.probability or 0.0 for one in link.candidates] for link in links]
@@ -362,14 +358,6 @@ def _cut(link: Link, limit: int) -> Link:
     return replace(link, candidates=link.candidates[:limit], parts=tuple(_cut(one, limit) for one in link.parts))
 
 
-def _columns_of(state: LinkerState, candidates: Sequence[Candidate]) -> dict[tuple[str, str], EntityColumns]:
-    return of_candidates(state.collections, candidates) if candidates else {}
-
-
-def _values(found: EntityColumns | None, columns: Mapping[str, BaseColumn]) -> Row:
-    return {} if found is None else {name: found.values(name) for name in columns}
-
-
 def decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) -> Link:
     """The link to the most probable candidate, or NIL; as `ranking.scoring.decide` decides. What a row says of
     namesakes separates them.
@@ -386,15 +374,7 @@ def decided(link: Link, candidates: Sequence[Candidate], options: LinkOptions) -
         reason = NilReason.BELOW_THRESHOLD
     elif options.on_tie != "first" and (first.tie or most < threshold):
         reason = NilReason.AMBIGUOUS
-    chosen = None if reason else first
-    is_same = (chosen and (chosen.kb, chosen.entity_id)) == (link.entity_id and (link.kb, link.entity_id))
-    return replace(
-        link,
-        entity_id=None if chosen is None else chosen.entity_id,
-        canonical_name=None if chosen is None else chosen.canonical_name,
-        probability=None if chosen is None else chosen.probability,
-        kb=None if chosen is None else chosen.kb,
-        nil_reason=reason,
-        candidates=tuple(found[: options.most_candidates]),
-        rule=link.rule if is_same else "properties",
-    )
+    changed = as_nil(link, reason) if reason else linked_to(link, first)
+    is_same = (changed.kb, changed.entity_id) == (link.kb, link.entity_id)
+    rule = link.rule if is_same else "properties"
+    return replace(changed, candidates=tuple(found[: options.most_candidates]), rule=rule)

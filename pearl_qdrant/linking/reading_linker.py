@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -79,7 +80,8 @@ class ReadingLinker:
         self._overrides = overrides or Overrides()
         self._lifetime = Lifetime([collection.name for collection in collections], is_read_only=read_only)
         self._take(collections, encoder)
-        self._workers = Workers(self, store.location, reranker=self._overrides.reranker is not None)
+        own = weakref.proxy(self)  # workers do not keep their linker
+        self._workers = Workers(lambda: own.state, type(self), store.location)
 
     def _take(self, collections: Sequence[Collection], encoder: Encoder) -> None:
         """Use these open collections from now on."""

@@ -23,7 +23,7 @@ from pearl_qdrant.errors import CalibrationError, LinkerClosedError, ReadOnlyErr
 from pearl_qdrant.lexical.keys import key_rows, name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import other_spellings
-from pearl_qdrant.linking.candidates import Exclude, word_frequencies
+from pearl_qdrant.linking.candidates import Exclude, names_sharing, word_frequencies
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.documents.linking import link_document, score_in_context
 from pearl_qdrant.linking.documents.word_types import Passages, typical_vectors
@@ -305,10 +305,9 @@ class LinkerState:
         for collection in self.collections:
             for start in range(0, len(names), _SPELLINGS_AT_ONCE):
                 some = keys[start : start + _SPELLINGS_AT_ONCE]
-                no_vectors = np.zeros((len(some), self.encoder.info.dim), np.float32)
-                candidates = collection.search_hybrid(no_vectors, key_rows(some), limit=1, lexical_limit=4, types=types)
+                candidates = names_sharing(collection, key_rows(some), 4, types=types)
                 for name, key, points in zip(names[start:], some, candidates, strict=False):
-                    for point in [one.point for one in points] if key[0] else ():
+                    for point in points if key[0] else ():
                         other = name_keys(fold_name(point.name))
                         if any(other[i] == key[i] for i in range(n_keys)):
                             found.setdefault(name, []).append(point)
@@ -331,8 +330,8 @@ class LinkerState:
         """Those of some strings that are names but for their spelling, or may be by their words (`WordSearch`)."""
         known = {text for text in spans if self.learned.has(text)}
         known |= self.known_spellings([text for text in spans if text not in known], types=types, n_keys=3)
-        targets, dim = self.statistics.targets(), self.encoder.info.dim
-        search = WordSearch(targets.all, dim=dim, types=types, is_counted=targets.has_all_words)
+        targets = self.statistics.targets()
+        search = WordSearch(targets.all, types=types, is_counted=targets.has_all_words)
         return known | search.possible({text: some for text, some in spans.items() if text not in known}, may)
 
     def annotate_blocks(self, blocks: Iterable[Block], options: AnnotateOptions) -> Iterator[list[Annotation]]:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from operator import index
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -46,7 +46,7 @@ from pearl_qdrant.settings import count_workers
 
 if TYPE_CHECKING:
     from pearl_qdrant.encoder.protocol import Encoder
-    from pearl_qdrant.store.protocol import Collection, Store
+    from pearl_qdrant.store.protocol import Store
 
 
 _LOOK_S = 1.0  # how often to look whether the parent is gone
@@ -216,25 +216,13 @@ class _Window(Generic[T]):
     future: Future[Packed | None] | None = None
 
 
-class Parent(Protocol):
-    """What workers ask of the linker that has them."""
-
-    @property
-    def collections(self) -> Sequence[Collection]: ...
-    @property
-    def encoder(self) -> Encoder: ...
-    @property
-    def calibration(self) -> Calibration: ...
-    @property
-    def model(self) -> RankingModel: ...
-
-
 class Workers:
-    """The workers of one linker, by the folder of its store. They start when first needed, and end with the linker."""
+    """The workers of one linker, by its state, its class, and the folder of its store. They start when first needed,
+    and end with the linker.
+    """
 
-    def __init__(self, linker: Parent, location: str, *, reranker: bool) -> None:
-        self._linker = weakref.proxy(linker)
-        self._location, self._has_reranker = location, reranker
+    def __init__(self, state: Callable[[], LinkerState], kind: type, location: str) -> None:
+        self._state, self._kind, self._location = state, kind, location
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._end: Callable[[], object] | None = None
@@ -294,14 +282,14 @@ class Workers:
 
     def setup(self) -> bytes | None:
         """What workers must have open, packed; None if only this process has the state of the collections."""
-        linker = self._linker
-        tokens = [collection.state_token for collection in linker.collections]
+        state = self._state()
+        tokens = [collection.state_token for collection in state.collections]
         known = [token for token in tokens if token is not None]
         if len(known) < len(tokens) or not self.is_usable:
             return None
-        names, info = tuple(collection.name for collection in linker.collections), linker.encoder.info
+        names, info = tuple(collection.name for collection in state.collections), state.encoder.info
         encoder = info.name, info.pooling, info.prefix
-        parts = self._location, names, tuple(known), encoder, linker.calibration, linker.model
+        parts = self._location, names, tuple(known), encoder, state.calibration, state.stream.model
         return pickle.dumps(Setup(*parts), pickle.HIGHEST_PROTOCOL)
 
     def submit(self, n_workers: int, there: Callable[..., Packed | None], *task: object) -> Future[Packed | None]:
@@ -351,20 +339,20 @@ class Workers:
 
     def _why_alone(self) -> str | None:
         """Why no worker can do what this linker does; None if they can."""
-        linker = self._linker
-        if any(collection.is_remote for collection in linker.collections):
+        state = self._state()
+        if state.statistics.is_remote:
             return "the collections are on a server, which serves several requests at once by itself"
-        if self._has_reranker:
+        if state.stream.reranker is not None:
             return "the linker has a reranker"
-        kind = linker.__class__
-        if kind.__module__ != "pearl_qdrant.linking.linker":
-            return f"{kind.__name__} is another class than EntityLinker"
-        if linker.encoder.info.runtime == "onnx":
+        if self._kind.__module__ != "pearl_qdrant.linking.linker":
+            return f"{self._kind.__name__} is another class than EntityLinker"
+        info = state.encoder.info
+        if info.runtime == "onnx":
             from pearl_qdrant.encoder.batching import BatchEncoder
 
-            if isinstance(linker.encoder, BatchEncoder):
+            if isinstance(state.encoder, BatchEncoder):
                 return None
-        return f"its encoder runs on {linker.encoder.info.device} with {linker.encoder.info.runtime}, not with ONNX"
+        return f"its encoder runs on {info.device} with {info.runtime}, not with ONNX"
 
 
 _ADVICE = "Perhaps memory ran out: link with fewer workers, or with workers=1."

@@ -100,19 +100,19 @@ class PairTable:
 
     def get(self, a: int, b: int) -> float | None:
         """The probability of a pair, `FORBIDDEN` where there is a doubt; None if it is not known."""
-        key = _key(a, b)
-        if (found := self._added.get(key)) is None:
-            if (at := self._find(key)) is None:
-                return None
-            found = float(self._probabilities[at]), int(self._doubts[at])
-        return FORBIDDEN if found[1] else found[0]
+        found = self._known(a, b)
+        return None if found is None else FORBIDDEN if found[1] else found[0]
 
     def is_excluded(self, a: int, b: int) -> bool:
         """Whether a known pair is none, whatever a person might say: something contradicts it, or it was decided."""
-        added = self._added.get(_key(a, b))
-        if added is None and (at := self._find(_key(a, b))) is not None:
-            added = float(self._probabilities[at]), int(self._doubts[at])
-        return added == (FORBIDDEN, 0)
+        return self._known(a, b) == (FORBIDDEN, 0)
+
+    def _known(self, a: int, b: int) -> tuple[float, int] | None:
+        """The probability and the doubt of a pair, if they are known."""
+        found = self._added.get(key := _key(a, b))
+        if found is None and (at := self._find(key)) is not None:
+            found = float(self._probabilities[at]), int(self._doubts[at])
+        return found
 
     def probability(self, a: int, b: int) -> float:
         """The probability of a pair as `get` has it, scored if need be."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 from linker_base import linker_over
 from pair_table import linked, other_outcomes
+from scored_names import score_names
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
@@ -28,7 +29,6 @@ from pearl_qdrant.linking.ranking.scoring import (
     EXACT_CERTAINTY,
     ID_CERTAINTY,
     put_first,
-    score_names,
     shares,
 )
 from pearl_qdrant.store.schema import NamePoint
@@ -126,8 +126,8 @@ def test_no_coefficients_overrule_a_rule(nil: float, lexical: float) -> None:
     names = [MatchedName(points[0], None, 0.1, is_same_spelling=True), MatchedName(points[1], None, 0.9)]
     scorer = Scorer(RankingModel.from_names({"lexical": lexical}, {"lexical": lexical}, {"bias": nil}), 0.0, 0.0)
 
-    by_name = score_names("ox", names, None, LinkQuery(5), scorer)
-    by_id = put_first(score_names("kb:own", names[1:], None, LinkQuery(5), scorer), points[0])
+    by_name = score_names("ox", names, LinkQuery(5), scorer)
+    by_id = put_first(score_names("kb:own", names[1:], LinkQuery(5), scorer), points[0])
 
     for found, certainty in ((by_name, EXACT_CERTAINTY), (by_id, ID_CERTAINTY)):
         assert found.found[0].point.entity_id == "own"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from pair_table import other_outcomes
+from scored_names import score_names
 
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -25,7 +26,7 @@ from pearl_qdrant.linking.ranking.model import (
     Scorer,
     with_margins,
 )
-from pearl_qdrant.linking.ranking.scoring import decide, judged_name, score_names
+from pearl_qdrant.linking.ranking.scoring import decide, judged_name
 from pearl_qdrant.linking.ranking.string_features import edit_similarity, string_features
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store.schema import NamePoint
@@ -43,7 +44,7 @@ def name(
 
 def scored(mention: str, names: list[MatchedName], *, baseline: float = 0.0, log_size: float = 0.0) -> ScoredMention:
     """With no coefficients, so that the features alone are looked at."""
-    return score_names(mention, names, None, LinkQuery(len(names) or 1), Scorer(NOTHING, baseline, log_size))
+    return score_names(mention, names, LinkQuery(len(names) or 1), Scorer(NOTHING, baseline, log_size))
 
 
 def features(found: ScoredEntity) -> dict[str, float]:
@@ -136,7 +137,7 @@ def of_pair(mention: str, called: str, *others: str, type_: str = "") -> dict[st
         replace(one, edit_similarity=edit_similarity(key, spelling_key(fold_name(one.point.name))))
         for one in (name(i, dense=0.2, called=each, type_=type_) for i, each in enumerate((called, *others)))
     ]
-    one = score_names(mention, names, None, LinkQuery(len(names)), Scorer(NOTHING, 0.0, 0.0))
+    one = score_names(mention, names, LinkQuery(len(names)), Scorer(NOTHING, 0.0, 0.0))
     found = next(entity for entity in one.found if entity.point.entity_id == "E00")
     return {feature: value for feature, value in features(found).items() if value}
 

@@ -10,13 +10,13 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pair_table import other_outcomes
+from scored_names import ngram_rows
 
 from pearl_qdrant.lexical.ngrams import (
     BUCKETS,
     IdfTable,
     fold_name,
     folded_rows,
-    ngram_rows,
     score_pairs,
 )
 from pearl_qdrant.linking.mentions import clean_mention
@@ -109,24 +109,19 @@ def test_an_idf_table_survives_being_written() -> None:
 
 
 def test_scores_equal_a_plain_loop() -> None:
-    """Cosine and coverages of pairs equal those of a loop over shared features."""
+    """Cosine and coverage of pairs equal those of a loop over shared features."""
     rng = random.Random(3)
     mentions = ["".join(rng.choices("abcde ", k=rng.randrange(0, 14))) for _ in range(12)]
     idf = IdfTable.from_names(NAMES + mentions)
     left, right = idf.weighted(ngram_rows(mentions)), idf.weighted(ngram_rows(NAMES + mentions))
     pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
 
-    scores = score_pairs(left, right, pairs)
-
-    for (i, j), cosine, ours, theirs in zip(
-        pairs, scores.cosine, scores.mention_coverage, scores.name_coverage, strict=True
-    ):
+    for (i, j), cosine, covered in zip(pairs, *score_pairs(left, right, pairs), strict=True):
         a = dict(zip(*(part.tolist() for part in left.row(i)), strict=True))
         b = dict(zip(*(part.tolist() for part in right.row(j)), strict=True))
         shared = a.keys() & b.keys()
         assert cosine == pytest.approx(sum(a[f] * b[f] for f in shared), abs=1e-5)
-        assert ours == pytest.approx(sum(a[f] ** 2 for f in shared), abs=1e-5)
-        assert theirs == pytest.approx(sum(b[f] ** 2 for f in shared), abs=1e-5)
+        assert covered == pytest.approx(sum(a[f] ** 2 for f in shared), abs=1e-5)
 
 
 @pytest.mark.parametrize(

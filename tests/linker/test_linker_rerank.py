@@ -16,6 +16,7 @@ from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from linker_base import fill
+from scored_names import score_names
 from tiny_models import make_pearl
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
@@ -23,7 +24,7 @@ from pearl_qdrant.errors import ModelError
 from pearl_qdrant.linking.ranking import Calibration, CrossEncoder, RankingModel
 from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.reranker import rerank
-from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, decide, score_names
+from pearl_qdrant.linking.ranking.scoring import SAME_LOGIT, decide
 from pearl_qdrant.store.schema import NamePoint
 
 
@@ -118,7 +119,7 @@ logit_lists = st.lists(st.integers(0, 15).map(lambda n: 0.500002 + n * STEP), mi
 def scored(logits: Sequence[float], *, limit: int = 20) -> ScoredMention:
     """Candidates a, b, c and so on whose logits are given."""
     names = [MatchedName(NamePoint("kb", chr(97 + i), "x", "x", True), None, logit) for i, logit in enumerate(logits)]
-    return score_names("y", names, None, LinkQuery(limit), BY_SPELLING)
+    return score_names("y", names, LinkQuery(limit), BY_SPELLING)
 
 
 class Scores:

@@ -4,6 +4,7 @@ stands for nothing: `n/a`, `-`, `Mr.`, a number alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import starmap
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pair_table import other_outcomes
 from store_cases import manifest_of, point, put
 
 from pearl_qdrant import Entity, EntityLinker
-from pearl_qdrant.linking.mentions import find_by_id, id_forms, is_no_name, looks_like_id
+from pearl_qdrant.linking.mentions import find_by_ids, id_forms, is_no_name, looks_like_id
 from pearl_qdrant.linking.ranking import explain_link
 from pearl_qdrant.records import NilReason
 from pearl_qdrant.store import open_store
@@ -97,6 +98,11 @@ def test_a_word_of_a_running_text_is_no_id(shares: EntityLinker, include_nil: bo
     assert given.link.entity_id == "AAPL"
 
 
+def entity_of(bases: Sequence[Collection], mention: str, types: Sequence[str] = ()) -> NamePoint | None:
+    """The entity of some bases whose id a mention is."""
+    return find_by_ids(bases, [mention], types).get(mention)
+
+
 def test_an_id_finds_the_canonical_name_of_its_entity(tmp_path: Path) -> None:
     """An id of the base is looked up as itself, whatever its form."""
     base = filled(
@@ -106,11 +112,11 @@ def test_an_id_finds_the_canonical_name_of_its_entity(tmp_path: Path) -> None:
         point("DOID:1", "other"),
     )
     for mention in ("DOID:5844", "doid:5844", "http://purl.obolibrary.org/obo/DOID_5844"):
-        found = find_by_id([base], mention)
+        found = entity_of([base], mention)
         assert found is not None
         assert (found.entity_id, found.name, found.is_canonical) == ("DOID:5844", "myocardial infarction", True)
-    assert find_by_id([base], "DOID:9999") is None
-    assert find_by_id([base], "5844") is None
+    assert entity_of([base], "DOID:9999") is None
+    assert entity_of([base], "5844") is None
 
 
 def test_a_type_filter_holds_for_ids_too(tmp_path: Path) -> None:
@@ -121,9 +127,9 @@ def test_a_type_filter_holds_for_ids_too(tmp_path: Path) -> None:
         point("E2", "two", kb_types=(), types=(), predicted_type="GPE"),
         point("E2", "deux", canonical=False, canonical_name="two", kb_types=(), types=(), predicted_type="ORG"),
     )
-    assert find_by_id([base], "E1", ["city"]) is not None
-    assert find_by_id([base], "E1", ["company"]) is None
-    found = find_by_id([base], "E2", ["ORG"])
+    assert entity_of([base], "E1", ["city"]) is not None
+    assert entity_of([base], "E1", ["company"]) is None
+    found = entity_of([base], "E2", ["ORG"])
     assert found is not None
     assert found.name == "two"
 
@@ -133,16 +139,16 @@ def test_the_id_as_written_goes_before_its_other_forms(tmp_path: Path) -> None:
     bases any may have the id; if two of them have it, the mention is ambiguous.
     """
     base = filled(tmp_path, point("x:E1", "small"), point("X:E1", "large"))
-    found = find_by_id([base], "x:E1")
+    found = entity_of([base], "x:E1")
     assert found is not None
     assert found.name == "small"
-    assert find_by_id([base], "x_E1") is None
+    assert entity_of([base], "x_E1") is None
     one = filled(tmp_path, point("Q1", "universe"), name="one")
     two = filled(tmp_path, point("Q2", "Earth"), NamePoint("else", "Q1", "other", "other", True), name="two")
-    found = find_by_id([one, two], "wd:Q2")
+    found = entity_of([one, two], "wd:Q2")
     assert found is not None
     assert found.name == "Earth"
-    assert find_by_id([one, two], "Q1") is None
+    assert entity_of([one, two], "Q1") is None
 
 
 BASE = [

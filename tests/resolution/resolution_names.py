@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scored_names import ngram_rows
 
 from pearl_qdrant.encoder.protocol import Encoded, ModelInfo
-from pearl_qdrant.lexical.ngrams import ngram_rows
 
 DIM = 64
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scored_names import ngram_rows
 from store_cases import DIM, many, point, put, unit, yes
 
 from pearl_qdrant.lexical.keys import key_rows, name_keys, near_features, slip_features
-from pearl_qdrant.lexical.ngrams import fold_name, ngram_rows, sparse_rows
+from pearl_qdrant.lexical.ngrams import fold_name, sparse_rows
 from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsNear, OwnNames, ScoredName, SlipQuery

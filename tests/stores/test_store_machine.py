@@ -22,10 +22,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from scored_names import ngram_rows
 from store_cases import DIM, HALF, manifest_of, point
 
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.settings import is_url
 from pearl_qdrant.store import Collection, Store, open_store
 from pearl_qdrant.store.schema import NamePoint

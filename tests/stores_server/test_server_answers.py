@@ -11,10 +11,10 @@ import pytest
 from double_fixtures import connect
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
+from scored_names import ngram_rows
 from store_cases import manifest_of, many
 
 from pearl_qdrant.errors import PearlQdrantError, StoreError
-from pearl_qdrant.lexical.ngrams import ngram_rows
 from pearl_qdrant.store import Collection, Store
 
 ANY = r".*"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -93,44 +93,37 @@ MIN_PAIRS = 30  # labelled pairs with which the fit helped on every curated set
 PER_KIND = 200  # mentions of each kind that are made from the base
 
 
-@dataclass(frozen=True, slots=True)
-class KnownMentions:
-    """Mentions with right answers, n of each: right ids are empty for NIL; kinds are `KINDS`, or "labelled"."""
+class KnownMention(NamedTuple):
+    """A labelled or made mention with its right answer, its kind (`KINDS`, or "labelled") and its weight."""
 
-    labels: list[Label]
-    mentions: list[metrics.HeldOut]
-    right_ids: list[frozenset[str]]
-    kinds: list[str]
-    weights: list[float]
+    label: Label
+    right_id: str | None  # None for NIL, though the label may have an entity
+    kind: str = "labelled"
+    weight: float = 1.0
+    excludes: Callable[[NamePoint], bool] | None = None  # names that it must not find; None: it may find all
 
 
-def from_names(collection: Collection, rng: np.random.Generator) -> KnownMentions:
+def from_names(collection: Collection, rng: np.random.Generator) -> list[KnownMention]:
     """Mentions of every kind from the names of the base, weighted by the shares of the kinds."""
     entities, owners = sample_entities(collection, rng)
     made = make_mentions(entities, owners, per_kind=PER_KIND, seed=int(rng.integers(1 << 30))) if entities else []
     counts = Counter(one.kind for one in made)
     shares = {kind.name: kind.share for kind in KINDS}
     mean = sum(shares[kind] for kind in counts) / max(1, len(made))
-    return KnownMentions(
-        [Label(one.mention, one.entity_id) for one in made],
-        [metrics.HeldOut(one.mention, one.excludes_point) for one in made],
-        [_right_ids(one.entity_id) for one in made],
-        [one.kind for one in made],
-        [shares[one.kind] / counts[one.kind] / mean for one in made],
-    )
+    weights = {kind: shares[kind] / n / mean for kind, n in counts.items()}
+    return [
+        KnownMention(Label(one.mention, one.entity_id), one.entity_id, one.kind, weights[one.kind], one.excludes_point)
+        for one in made
+    ]
 
 
 def _is_one_of(hashed_ids: frozenset[int], point: NamePoint) -> bool:
     return hash(point.entity_id) in hashed_ids
 
 
-def _right_ids(entity_id: str | None) -> frozenset[str]:
-    return frozenset() if entity_id is None else frozenset((entity_id,))
-
-
 def from_labels(
     collection: Collection, labels: Sequence[Label], nil_share: float | None, rng: np.random.Generator
-) -> KnownMentions:
+) -> list[KnownMention]:
     """The labelled mentions; some become NIL if none is."""
     given = list(labels)
     n_known = sum(label.entity_id is not None for label in given)
@@ -146,8 +139,7 @@ def from_labels(
             f"{len(unknown):,} of {len(wanted):,} entity ids are not in collection '{collection.name}', e.g. {shown}. "
             f"Are they ids of this base? Use NIL for a mention without an entity."
         )
-    mentions = [metrics.HeldOut(label.mention) for label in given]
-    right_ids = [_right_ids(label.entity_id) for label in given]
+    known = [KnownMention(label, label.entity_id) for label in given]
     if n_known == len(given) and nil_share != 0:
         # A random share becomes NIL: its entities are excluded, with all that share their names.
         share = DEFAULT_NIL_SHARE if nil_share is None else nil_share
@@ -155,16 +147,15 @@ def from_labels(
         owners = NameOwners((point.entity_id, point.name) for point in collection.scroll())
         for i in chosen:
             ids = owners.sharing_names_with(str(given[i].entity_id))
-            mentions[i] = metrics.HeldOut(given[i].mention, partial(_is_one_of, ids))
-            right_ids[i] = frozenset()
-    return KnownMentions(given, mentions, right_ids, ["labelled"] * len(given), [1.0] * len(given))
+            known[i] = known[i]._replace(right_id=None, excludes=partial(_is_one_of, ids))
+    return known
 
 
-def check_made(collection: Collection, made: KnownMentions) -> None:
+def check_made(collection: Collection, made: Sequence[KnownMention]) -> None:
     """Raise a CalibrationError if the base gives too few mentions."""
-    if len(made.labels) < MIN_MENTIONS or sum(map(bool, made.right_ids)) < MIN_MENTIONS // 2:
+    if len(made) < MIN_MENTIONS or sum(one.right_id is not None for one in made) < MIN_MENTIONS // 2:
         raise CalibrationError(
-            f"The names of collection '{collection.name}' give {len(made.labels)} mentions, and at least "
+            f"The names of collection '{collection.name}' give {len(made)} mentions, and at least "
             f"{MIN_MENTIONS} are needed. Use labelled pairs: a mention, a tab and an entity id or NIL.",
             option="pairs",
         )
@@ -371,20 +362,22 @@ def calibrate(
         samples,
         precision=wanted,
         before=before,
-        groups=_groups(known.labels),
+        groups=_groups([one.label for one in known]),
         rng=rng,
         model_before=model_before,
         shipped=None if labels is None else shipped,
     )
     thresholds = {"threshold_before": before.threshold, "threshold_after": fitted.calibration.threshold}
-    changes = metrics.changes_by_kind(known.kinds, fitted.answers_before, fitted.answers_after, **thresholds)
+    changes = metrics.changes_by_kind(
+        [one.kind for one in known], fitted.answers_before, fitted.answers_after, **thresholds
+    )
     if labels is not None:
         # What a fit to labelled pairs changes for mentions made from the base, which it did not see.
         of_control = _score(store, collection, encoder, control, shipped)
         old = of_control if model_before is None else of_control.scored_by(model_before)
         new = of_control if fitted.model is None else of_control.scored_by(fitted.model)
         answers = new.answers(fitted.calibration)
-        changes += metrics.changes_by_kind(control.kinds, old.answers(before), answers, **thresholds)
+        changes += metrics.changes_by_kind([one.kind for one in control], old.answers(before), answers, **thresholds)
     # Right minus wrong links may not fall if the links before were precise enough.
     gain, error = _gain(fitted)
     was_precise = wanted is None or fitted.before.precision >= wanted
@@ -393,10 +386,12 @@ def calibrate(
 
 
 def _score(
-    store: Store, collection: Collection, encoder: Encoder, known: KnownMentions, shipped: RankingModel
+    store: Store, collection: Collection, encoder: Encoder, known: Sequence[KnownMention], shipped: RankingModel
 ) -> metrics.Samples:
-    scored = metrics.score_held_out(store, collection, encoder, known.mentions, model=shipped)
-    return replace(metrics.collect(scored, known.right_ids), weights=np.array(known.weights))
+    held_out = [metrics.HeldOut(one.label.mention, one.excludes) for one in known]
+    gold = [frozenset(() if one.right_id is None else (one.right_id,)) for one in known]
+    scored = metrics.score_held_out(store, collection, encoder, held_out, model=shipped)
+    return replace(metrics.collect(scored, gold), weights=np.array([one.weight for one in known]))
 
 
 def _gain(fitted: Fit) -> tuple[float, float]:

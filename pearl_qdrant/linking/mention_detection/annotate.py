@@ -38,6 +38,7 @@ from pearl_qdrant.linking.mention_detection.name_windows import find_name_window
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
 from pearl_qdrant.linking.mention_detection.word_search import MayMention
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie
+from pearl_qdrant.linking.outcomes import as_nil, linked_to
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -265,7 +266,7 @@ def _select_spans(
     """The spans to return, in the order of the text; of given spans all, in the caller's order."""
     threshold = options.least_probability
     if passage.block.spans is not None:
-        return [c if c.probability >= threshold else replace(c, link=as_nil(c.link)) for c in candidates]
+        return [c if c.probability >= threshold else replace(c, link=without_entity(c.link)) for c in candidates]
     kept = select(candidates, threshold=threshold, nested=options.nested)
     if options.include_nil:
         kept += select_nil(candidates, kept)
@@ -326,7 +327,7 @@ def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | No
     is_decided = len(chosen) == len(same) or any((c.kb, c.entity_id) == (link.kb, link.entity_id) for c in chosen)
     if is_decided or (len(chosen) > 1 and link.entity_id is None):
         return link
-    return replace(_linked_to(link, chosen[0]), probability=min(1.0, sum(c.probability or 0.0 for c in same)))
+    return replace(linked_to(link, chosen[0]), probability=min(1.0, sum(c.probability or 0.0 for c in same)))
 
 
 def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Choose | None = None) -> Link:
@@ -337,24 +338,12 @@ def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Cho
     if not same:
         return link
     if choose is not None and (chosen := choose(same)) is not None:
-        return _linked_to(link, chosen)
+        return linked_to(link, chosen)
     if on_tie == "first":
-        return link if link.entity_id is not None else _linked_to(link, min(same, key=lambda c: (c.kb, c.entity_id)))
+        return link if link.entity_id is not None else linked_to(link, min(same, key=lambda c: (c.kb, c.entity_id)))
     if on_tie == "canonical" and (link.probability or 0.0) >= threshold:
         return link
-    return _nil(link, NilReason.AMBIGUOUS)
-
-
-def _linked_to(link: Link, chosen: Candidate) -> Link:
-    """The link to one of the candidates, with the probability that it has among them."""
-    return replace(
-        link,
-        entity_id=chosen.entity_id,
-        canonical_name=chosen.canonical_name,
-        probability=chosen.probability,
-        nil_reason=None,
-        kb=chosen.kb,
-    )
+    return as_nil(link, NilReason.AMBIGUOUS)
 
 
 SHIFT = {Shape.MIXED: -0.5, Shape.UNCASED: -1.0, Shape.LOWER: -1.0, Shape.PIECE: -1.0, Shape.PART: -2.0}
@@ -570,16 +559,12 @@ def select_nil(candidates: Sequence[SpanCandidate], kept: Sequence[SpanCandidate
         )
         if may_be and taken.isdisjoint(range(span.start, span.end)):
             taken.update(range(span.start, span.end))
-            found.append(replace(candidate, link=as_nil(candidate.link)))
+            found.append(replace(candidate, link=without_entity(candidate.link)))
     return found
 
 
-def as_nil(link: Link) -> Link:
+def without_entity(link: Link) -> Link:
     """The link as NIL with the reason `below_threshold`, unless it already is NIL without a tie."""
     if link.entity_id is None and link.nil_reason is not NilReason.AMBIGUOUS:
         return link
-    return _nil(link, NilReason.BELOW_THRESHOLD)
-
-
-def _nil(link: Link, reason: NilReason) -> Link:
-    return replace(link, entity_id=None, canonical_name=None, probability=None, nil_reason=reason, kb=None)
+    return as_nil(link, NilReason.BELOW_THRESHOLD)

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pearl_qdrant.lexical.ngrams import SparseRows, fold_name, folded_rows, latin, top_weighted_features, word_indices
+from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, latin, sparse_rows, top_weighted_features, word_indices
 from pearl_qdrant.lexical.words import other_spellings, without_legal_forms
-from pearl_qdrant.linking.candidates import QUERY_FEATURES, SearchTarget, word_frequencies
+from pearl_qdrant.linking.candidates import QUERY_FEATURES, SearchTarget, names_sharing, word_frequencies
 from pearl_qdrant.linking.mention_detection.name_policy import LOOSE, NO_MATTER, has_words, is_like
 from pearl_qdrant.linking.mention_detection.spans import Span
 from pearl_qdrant.pieces import pausing
@@ -27,6 +27,7 @@ from pearl_qdrant.store.schema import NamePoint
 _NEAR = 12  # names that are spelled most like a word
 _LISTED = 64  # names with a word; one that so many have is frequent, and of a string's words the rarest counts
 _TOGETHER = 20  # names looked at for a string of frequent words
+_NO_WORDS = np.empty(0, np.uint32)
 
 
 MayMention = Callable[[str, Sequence[Span], NamePoint, bool], bool]
@@ -45,10 +46,8 @@ class WordSearch:
     of all names are counted: the tables of large bases have seen a sample.
     """
 
-    def __init__(
-        self, targets: Sequence[SearchTarget], *, dim: int, types: Sequence[str] = (), is_counted: bool
-    ) -> None:
-        self._targets, self._dim, self._types, self._is_counted = targets, dim, types, is_counted
+    def __init__(self, targets: Sequence[SearchTarget], *, types: Sequence[str] = (), is_counted: bool) -> None:
+        self._targets, self._types, self._is_counted = targets, types, is_counted
 
     def possible(self, spans: Mapping[str, Sequence[Span]], may: MayMention) -> set[str]:
         """Those of some strings, each with its spans, that may mention a name, by their words."""
@@ -92,11 +91,11 @@ class WordSearch:
                 weighted = target.idf.weighted(folded_rows([" ".join(words) for words in wanted]))
                 rows = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
             else:
-                rows = _word_rows(wanted)
-            no_vectors = np.zeros((len(wanted), self._dim), np.float32)
-            results = target.collection.search_hybrid(no_vectors, rows, limit=1, lexical_limit=limit, types=self._types)
+                of_words = [np.unique(word_indices([*words])) if words else _NO_WORDS for words in wanted]
+                rows = sparse_rows([(some, np.ones(len(some), np.float32)) for some in of_words])
+            results = names_sharing(target.collection, rows, limit, types=self._types)
             for names, more in zip(found, results, strict=True):
-                names += [_Name(one.point, _folded_words(one.point.name)) for one in more]
+                names += [_Name(point, _folded_words(point.name)) for point in more]
         return found
 
     def _known(self, words: set[str]) -> set[str]:
@@ -120,11 +119,3 @@ def _has(name: _Name, words: Sequence[str], forms: Mapping[str, frozenset[str]])
 @lru_cache(maxsize=16_384)
 def _folded_words(name: str) -> list[str]:
     return fold_name(name).split()
-
-
-def _word_rows(wanted: Sequence[Iterable[str]]) -> SparseRows:
-    """Sparse vectors of lists of folded words, each word as important as the others."""
-    rows = [np.unique(word_indices([*words])) if words else np.empty(0, np.uint32) for words in wanted]
-    indices = np.concatenate([np.empty(0, np.uint32), *rows])
-    offsets = np.cumsum([0, *map(len, rows)])
-    return SparseRows(indices, np.ones(len(indices), np.float32), offsets.astype(np.int64))

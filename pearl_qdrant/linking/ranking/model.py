@@ -322,7 +322,7 @@ LEXICAL_SHARE = 0.5
 """Weight of the lexical score in the preliminary score, which sorts names before they are grouped and cut."""
 
 EDIT_SHARE = 0.5  # weight of the edit similarity in the same
-WORDS_SHARE = 0.5  # weight of the same words in another order in the same
+FORM_SHARE = 0.5  # weight of the same words in another order, and of initials, in the same
 
 
 @dataclass(slots=True)
@@ -331,15 +331,14 @@ class MatchedName:
 
     point: NamePoint  # payload of the name
     dense: float | None  # cosine, or None without vectors
-    lexical: float = 0.0  # these three as in `lexical.ngrams.LexicalScores`
+    lexical: float = 0.0  # these two as in `lexical.ngrams.score_pairs`
     mention_coverage: float = 0.0
-    name_coverage: float = 0.0
     folded: str | None = None  # the folded name (`lexical.ngrams.fold_name`), as it is compared with the mention
     is_other_script: bool = False  # whether one of the two is in another script, and both are compared in Latin letters
     edit_similarity: float = 0.0  # edit similarity to the mention, in [0, 1]; 0 below 0.5
     is_same_spelling: bool = False  # whether it has the mention's spelling key (`lexical.keys`)
-    has_same_words: bool = False  # whether it has the mention's key of sorted words, and there are several
-    has_initials: bool = False  # whether it is the mention's initials, or the mention is its own
+    # whether it has the mention's key of sorted words, and there are several; or one is the initials of the other
+    is_other_form: bool = False
     # another name of the same entity whose spelling is closer to the mention, if there is one
     closer: MatchedName | None = None
 
@@ -348,7 +347,7 @@ class MatchedName:
         """Sorts names before they are ranked; in [-1, 3.5]. A name of the mention's own spelling comes first."""
         dense = self.lexical if self.dense is None else self.dense
         shares = LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity
-        shares += WORDS_SHARE * (self.has_same_words or self.has_initials)
+        shares += FORM_SHARE * self.is_other_form
         return dense + shares + self.is_same_spelling
 
 

@@ -49,8 +49,7 @@ from pearl_qdrant.linking.ranking.model import (
     log_sum_exp,
     with_margins,
 )
-from pearl_qdrant.linking.ranking.name_parts import are_cut_words, equal_part, number_differs
-from pearl_qdrant.linking.ranking.opposites import opposite
+from pearl_qdrant.linking.ranking.name_parts import are_cut_words, equal_part, number_differs, opposite
 from pearl_qdrant.linking.ranking.string_features import (
     FAR,
     UNCHANGED,
@@ -360,21 +359,8 @@ def _in_order_of_rules(
     return ScoredMention(compared.mention, found[:n_kept], nil_logit, of_nil, rule, certainty)
 
 
-def score_names(
-    mention: str,
-    names: Sequence[MatchedName],
-    types: npt.NDArray[np.float32] | None,
-    link_query: LinkQuery,
-    scorer: Scorer,
-) -> ScoredMention:
-    """`compare_names` and `score_compared` of one mention, with the judge's scores where the scorer has a judge."""
-    compared = compare_names(mention, names, types, link_query, scorer)
-    ask_judge([compared], scorer)
-    return score_compared(compared, link_query, scorer)
-
-
 def score_own(mention: str, names: Sequence[MatchedName], link_query: LinkQuery, scorer: Scorer) -> ScoredMention:
-    """`score_names` of a mention that all these names are, which the rule decides."""
+    """A scored mention that all these names are, which the rule decides."""
     compared = compare_names(mention, names, None, link_query, scorer)
     logits = compared.features @ scorer.model.features
     return _in_order_of_rules(compared, logits, float(logits.max()), compared.nil_features, None, link_query)

@@ -51,7 +51,6 @@ class StringFeatures(NamedTuple):
     words_key: str  # its key of sorted words
     content: tuple[str, ...]  # its words in their normal spelling, without small ones
     content_set: frozenset[str]  # the same as a set
-    first: str  # the first word
     words: frozenset[str]  # all words
     numbers: frozenset[str]  # the words that are numbers
     # content words in which every character counts: numbers, single letters, short words in capitals
@@ -91,7 +90,6 @@ def new_string_features(text: str, folded: str | None) -> StringFeatures:
         " ".join(sorted(content)) if len(content) > 1 else content[0] if content else "",
         content,
         word_set if content == tuple(words) else frozenset(content),
-        words[0] if words else "",
         word_set,
         numbers,
         _NONE if is_plain and _CAPITAL.search(text) is None else _codes(text, content, numbers),
@@ -138,19 +136,6 @@ def are_initials(short: Sequence[str], long: Sequence[str]) -> bool:
     return len(short) == 1 and len(long) > 1 and short[0] == "".join([word[0] for word in long])
 
 
-def equal_core(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether the two are equal except for brackets, spaces and everything that `fold_name` removes."""
-    if not mention.joined or not name.joined:
-        return 0.0
-    same = mention.joined == name.joined or name.folded == mention.core or mention.folded == name.core
-    return float(same or mention.core == name.core)
-
-
-def equal_numbers(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether both have the same numbers, at least one."""
-    return float(bool(mention.numbers) and mention.numbers == name.numbers)
-
-
 def shared_letters(one: StringFeatures, other: StringFeatures) -> float:
     """Share of the letters of a string that are in words of the other, in [0, 1]."""
     words = one.folded.split()
@@ -172,11 +157,6 @@ def _has_initials(short: StringFeatures, long: StringFeatures) -> bool:
     if short.joined in long.initials:
         return True
     return not long.initials.isdisjoint(short.words) and any(len(i) > 2 for i in long.initials & short.words)
-
-
-def equal_first_word(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether both start with the same word."""
-    return float(bool(mention.first) and mention.first == name.first)
 
 
 FAR = 0.5  # edit similarity below which two strings are equally unlike

@@ -70,16 +70,16 @@ def read_graphml(path: Path) -> Graph:
     return Graph(tuple(nodes), tuple(edges), is_directed, RULES)
 
 
-def node_of(key: str, attributes: Mapping[str, Value], *, name: str | None = None, type_: str = "") -> Node:
-    """A node by its attributes; `name` and `type_` are used where no attribute says so, and then the key."""
+def node_of(key: str, attributes: Mapping[str, Value]) -> Node:
+    """A node by its attributes; its key is its name where none of them says so."""
 
-    def first(columns: Sequence[str], default: str) -> str:
+    def first(columns: Sequence[str], default: str = "") -> str:
         return next((str(attributes[column]) for column in columns if attributes.get(column)), default)
 
     return Node(
-        *(key, unquoted(first(_NAMES, key if name is None else name)), unquoted(first(_TYPES, type_))),
-        first(_DESCRIPTIONS, "").replace(SEPARATOR, "\n"),
-        tuple(part for part in first(_SOURCES, "").split(SEPARATOR) if part),
+        *(key, unquoted(first(_NAMES, key)), unquoted(first(_TYPES))),
+        first(_DESCRIPTIONS).replace(SEPARATOR, "\n"),
+        tuple(part for part in first(_SOURCES).split(SEPARATOR) if part),
         attributes,
     )
 

@@ -20,8 +20,14 @@ from rapidfuzz.distance import JaroWinkler
 from pearl_qdrant.lexical.first_names import NICKNAMES
 from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import without_legal_forms
-from pearl_qdrant.linking.ranking.name_parts import codes_of, name_parts, numbers_of, numbers_outside
-from pearl_qdrant.linking.ranking.opposites import are_opposites, are_other_acronyms
+from pearl_qdrant.linking.ranking.name_parts import (
+    are_opposites,
+    are_other_acronyms,
+    codes_of,
+    name_parts,
+    numbers_of,
+    numbers_outside,
+)
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
 _DIGITS = re.compile(r"\d+")
