@@ -132,7 +132,7 @@ def from_dictionary(path: Path) -> Iterator[Named]:
 
 
 def _is_term(text: str) -> bool:
-    return 1 < len(text) <= LONGEST_WORD and len(text.split()) <= WORDS and not re.search(r"[|=@:<>\"]", text)
+    return 1 < len(text) <= LONGEST_WORD and len(text.split()) <= WORDS and not re.search(r"[|=@:<>()\"]", text)
 
 
 _DIGITS = {c: i for i, c in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
@@ -147,8 +147,8 @@ def _number(text: str) -> int:
 
 
 def _plain(text: str) -> str:
-    """A word without grammar, brackets and its number."""
-    bare = re.sub(r"<[^>]*>|\([^)]*\)|\[[^\]]*\]|/[^/]*/", "", text)
+    """A word without grammar, brackets, marks of stress and its number."""
+    bare = re.sub(r"<[^>]*>|\([^)]*\)|\[[^\]]*\]|/[^/]*/| \d$|\u0301", "", text.strip())
     return " ".join(re.sub(r"^\s*\d+\.\s*", "", bare).replace("~", " ").split()).strip(" ,;.")
 
 
