@@ -148,8 +148,9 @@ def _number(text: str) -> int:
 
 def _plain(text: str) -> str:
     """A word without grammar, brackets, marks of stress and its number."""
-    bare = re.sub(r"<[^>]*>|\([^)]*\)|\[[^\]]*\]|/[^/]*/| \d$|\u0301", "", text.strip())
-    return " ".join(re.sub(r"^\s*\d+\.\s*", "", bare).replace("~", " ").split()).strip(" ,;.")
+    bare = re.sub(r"<[^>]*>|\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|/[^/]*/|\u0301", "", text)
+    words = " ".join(re.sub(r"^\s*\d+\.\s*", "", bare).replace("~", " ").split()).strip(" ,;.")
+    return re.sub(r"(?<=\D) \d$", "", words)
 
 
 def all_entities(data: Path, wordnet: Path, dictionaries: Path, *, every_dictionary: bool = False) -> Iterator[Named]:
