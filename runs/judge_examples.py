@@ -121,7 +121,7 @@ def from_dictionary(path: Path) -> Iterator[Named]:
         if len(lines) < 2 or lines[1].strip().startswith(("see:", "Synonym", "Note", '"')):
             continue
         head = _plain(lines[0].split("/")[0].split(",")[0])
-        senses = [lines[1], *(one for one in lines[2:6] if re.match(r"\s*2\.", one))]
+        senses = [_bare(one) for one in (lines[1], *(one for one in lines[2:6] if re.match(r"\s*2\.", one)))]
         translations = [one for one in map(_plain, re.split(r"[,;]", senses[0])) if _is_term(one)][: 3 - len(senses)]
         translations += [one for one in map(_plain, re.split(r"[,;]", senses[-1])) if _is_term(one)][:1]
         if _is_term(head) and translations and is_for_training(name_key(head)):
@@ -146,9 +146,19 @@ def _number(text: str) -> int:
     return value
 
 
+_ASIDE = re.compile(r"<[^>]*>|\{[^}]*\}|\([^()]*\)|\[[^\]]*\]|/[^/]*/|\u0301")
+
+
+def _bare(text: str) -> str:
+    """A text without what stands in brackets, one in another too, and without marks of stress."""
+    while (bare := _ASIDE.sub("", text)) != text:
+        text = bare
+    return text
+
+
 def _plain(text: str) -> str:
     """A word without grammar, brackets, marks of stress and its number."""
-    bare = re.sub(r"<[^>]*>|\{[^}]*\}|\([^)]*\)|\[[^\]]*\]|/[^/]*/|\u0301", "", text)
+    bare = _bare(text)
     words = " ".join(re.sub(r"^\s*\d+\.\s*", "", bare).replace("~", " ").split()).strip(" ,;.")
     return re.sub(r"(?<=\D) \d$", "", words)
 
