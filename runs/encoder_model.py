@@ -2,7 +2,7 @@ r"""The recipe of the shipped encoder `pearl-mini`: it learns what it knew and w
 
     python runs/encoder_model.py prepare --data FOLDER --wordnet FOLDER --dictionaries FOLDER --out names.jsonl
     python runs/encoder_model.py teacher E5 --before BEFORE --out TEACHER
-    python runs/encoder_model.py train BEFORE names.jsonl --teacher TEACHER/onnx --steps 1700 --out RUN
+    python runs/encoder_model.py train BEFORE names.jsonl --teacher TEACHER/onnx --steps 2040 --out RUN
     python runs/encoder_model.py finish RUN/network --data FOLDER --wordnet FOLDER --out MODEL
 
 E5 is a folder of multilingual-e5-small, BEFORE the encoder that shipped before (of commit 48cab483, whose

@@ -530,10 +530,10 @@ def decide(
             probabilities = list(map(min, probabilities, most))
     candidates = tuple(e.to_candidate(p) for e, p in zip(scored.found[:limit], probabilities, strict=False))
     best = candidates[0]
-    is_written = best.name == mention.strip() or (scored.rule == "exact name" and are_several_numbers(mention))
-    is_own = is_written and (has_types or not stands_for_nothing(mention))
-    if not is_learned and is_no_name(mention) and not is_own and scored.rule != "entity id":
-        return Link(mention, None, None, None, NilReason.NO_NAME, candidates, rule=scored.rule)
+    if not is_learned and is_no_name(mention) and scored.rule != "entity id":
+        is_own = best.name == mention.strip() or (scored.rule == "exact name" and are_several_numbers(mention))
+        if not is_own or (stands_for_nothing(mention) and not has_types):
+            return Link(mention, None, None, None, NilReason.NO_NAME, candidates, rule=scored.rule)
     has_same_name = [
         entity.tie or (entity.is_namesake and scored.found[0].is_namesake) or entity.point.name == best.name
         for entity in scored.found
