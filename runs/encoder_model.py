@@ -26,17 +26,14 @@ import tempfile
 from pathlib import Path
 
 import click
-from judge_examples import all_entities, held_out, pools, with_near
+from judge_examples import all_entities, held_out, held_out_aliases, pools, with_near
 from mini_en.data import plain_phrases
-from mini_en.examples import held_out_strings
-from multilingual.names import held_out_names, read_entities
 from multilingual.teaching import WORDS, Names, teach
 from recipe_tables import read_texts
 
 from pearl_qdrant.encoder.batching import open_tokenizer
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.lexical.ngrams import fold_name
-from training.examples.example import DEVELOPMENT_SPLITS, TEST_SPLITS
 from training.export.export_checkpoint import export_checkpoint
 from training.networks.checkpoints import open_base_model, read_network, write_network
 
@@ -66,17 +63,16 @@ path_option = click.Path(path_type=Path, exists=True)
 def prepare(data: Path, wordnet: Path, dictionaries: Path, out: Path) -> None:
     """Write the names to learn; none that a measured set asks, and none of an entity that is held out."""
     rng, encoder = random.Random(3), load_encoder()
-    strings = held_out_strings(data) | held_out_names(read_entities(), (*DEVELOPMENT_SPLITS, *TEST_SPLITS))
-    measured = held_out(data)
+    aliases, measured = held_out_aliases(data), held_out(data)
     entities = all_entities(data, wordnet, dictionaries, every_dictionary=True)
     with out.open("w", encoding="utf-8") as file:
-        for pool, some in pools(entities, measured, MOST, strings).items():
+        for pool, some in pools(entities, measured, aliases, MOST).items():
             near = {str(row["names"]): row["near"] for row in with_near(some, encoder, rng)}
             for one in some:
                 row = {"source": one.source, "names": one.names, "near": near.get(str(one.names), [])}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
             _log.info("%s: %d entities", pool, len(some))
-        texts = [one for one in plain_texts(data, rng) if one.casefold() not in strings]
+        texts = [one for one in plain_texts(data, rng) if one.casefold() not in aliases]
         texts = [one for one in texts if fold_name(one) not in measured]
         file.writelines(json.dumps({"source": "text", "names": [one]}, ensure_ascii=False) + "\n" for one in texts)
 

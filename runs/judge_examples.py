@@ -11,8 +11,9 @@ Then: pearl-qdrant train judge MODEL FILE JUDGE --wordnet FOLDER
     dict        words and their translations, dictionaries of FreeDict (Debian: dict-freedict-*, in /usr/share/dictd)
     given       the mentions of --data's real/ with the candidates that `linking_model.py` found in its --work
 
-Only entities of the training splits count, and no name that a measured set asks (real/, texts/). Near names are the
-nearest ones of other entities by the shipped encoder, in pools of a source. About ten minutes on two cores.
+Only entities of the training splits count, without any name of the others, and no name that a measured set asks (real/,
+texts/). Near names are the nearest ones of other entities by the shipped encoder, in pools of a source. About ten
+minutes on two cores.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ from pathlib import Path
 import click
 import numpy as np
 from linking_bases import JUDGE_FOLDS, judge_folds
-from multilingual.names import read_entities
+from mini_en.examples import held_out_strings
+from multilingual.names import held_out_names, read_entities
 from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.ngrams import fold_name
-from training.examples.example import TRAIN_SPLITS, name_key, split_of
+from training.examples.example import DEVELOPMENT_SPLITS, TEST_SPLITS, TRAIN_SPLITS, name_key, split_of
 from training.examples.wordnet import read_synsets
 from training.judge.differences import words_of_kind
 from training.judge.examples import write_examples
@@ -84,6 +86,11 @@ def held_out(data: Path) -> set[str]:
     """The folded mentions of the sets that are measured."""
     files = [*(data / "real").glob("*/mentions.tsv"), *(data / "texts").glob("*/mentions.tsv")]
     return {fold_name(row["mention"]) for path in files for row in read_tsv(path)}
+
+
+def held_out_aliases(data: Path) -> set[str]:
+    """The case-folded names of entities outside the training splits, which other sources may have too."""
+    return held_out_strings(data) | held_out_names(read_entities(), (*DEVELOPMENT_SPLITS, *TEST_SPLITS))
 
 
 def from_tables(data: Path, nouns: frozenset[str]) -> Iterator[Named]:
@@ -186,15 +193,15 @@ def all_entities(data: Path, wordnet: Path, dictionaries: Path, *, every_diction
 
 
 def pools(
-    entities: Iterator[Named], held: set[str], most: Mapping[str, int] = MOST, strings: Set[str] = frozenset()
+    entities: Iterator[Named], held: set[str], aliases: Set[str], most: Mapping[str, int] = MOST
 ) -> dict[str, list[Named]]:
     """Entities with the names that may be learnt, in the pools in which near names are searched: none that folds to one
-    of `held`, or is one of `strings` but for case. At most so many of a source or a part of it.
+    of `held`, or is one of `aliases` but for case. At most so many of a source or a part of it.
     """
     by_part: dict[tuple[str, str], list[Named]] = defaultdict(list)
     for one in entities:
         fitting = [name for name in dict.fromkeys(one.names) if 0 < len(name) <= LONGEST]
-        fitting = [name for name in fitting if name.casefold() not in strings]
+        fitting = [name for name in fitting if name.casefold() not in aliases]
         one.names = [name for name in fitting if (folded := fold_name(name)) and folded not in held]
         if one.names:
             by_part[one.source, one.part].append(one)
@@ -263,7 +270,8 @@ def main(data: Path, wordnet: Path, dictionaries: Path, work: Path | None, fold:
     encoder, rng = load_encoder(), random.Random(3)
 
     def rows() -> Iterator[dict[str, object]]:
-        for name, some in pools(all_entities(data, wordnet, dictionaries), held_out(data)).items():
+        entities, aliases = all_entities(data, wordnet, dictionaries), held_out_aliases(data)
+        for name, some in pools(entities, held_out(data), aliases).items():
             found = list(with_near(some, encoder, rng))
             _log.info("%s: %d of %d entities", name, len(found), len(some))
             yield from found
