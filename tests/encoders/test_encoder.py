@@ -298,3 +298,12 @@ def test_a_shipped_model_gives_its_golden_values(model: str) -> None:
     """The vectors of a shipped model do not change unnoticed."""
     vectors = load_encoder(model).encode(list(GOLDEN[model])).vectors
     np.testing.assert_allclose(vectors[:, :5], list(GOLDEN[model].values()), atol=1e-3)
+
+
+@pytest.mark.parametrize("model", shipped_names())
+def test_names_of_one_newspaper_stand_before_other_names_of_its_words(model: str) -> None:
+    """The order of Figure 1 of PEARL's paper."""
+    same, others = ["NYTimes", "nytimes.com", "New-York Daily Times"], ["New York Post", "New York"]
+    of, *vectors = load_encoder(model).encode(["The New York Times", *same, *others]).vectors
+    cosines = [float(of @ vector) for vector in vectors]
+    assert min(cosines[:3]) > cosines[3] > cosines[4], cosines
