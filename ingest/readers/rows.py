@@ -105,6 +105,8 @@ class RowReader:
             report.rows += 1
             if reason in (COMMENT, ABOUT):
                 report.filter_out(reason)
+            elif reason == NO_NAME and self._needed == layout.name:
+                report.filter_out(OTHER_ROW)
             elif reason in _OF_FOOTERS and _FOOTER.fullmatch("".join(map(shown, row)).strip()):
                 self._last = reason, number, row
             elif reason is not None:
