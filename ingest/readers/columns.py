@@ -365,7 +365,7 @@ def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]
 def _is_of_others(table: Table, header: Sequence[str], id_: int, name: int) -> bool:
     """Whether names repeat so often that they are not of what has the ids, such as a player's club."""
     words = words_of(header[name])
-    if "".join(words) in KNOWN["name"] or words[:-1] == words_of(header[id_])[:-1]:
+    if "".join(words) in KNOWN["name"] or (words[:-1] and words[:-1] == words_of(header[id_])[:-1]):
         return False
     return different(table, name) < HALF * different(table, id_)
 
@@ -373,7 +373,7 @@ def _is_of_others(table: Table, header: Sequence[str], id_: int, name: int) -> b
 def different(table: Table, i: int) -> float:
     """The share of the first rows that have a value of their own in a column."""
     cells = [str(row[i]) for row in table.sample if i < len(row) and row[i] not in (None, "")]
-    return len(set(cells)) / len(cells) if len(cells) >= _LEAST_REPEATS else 1.0
+    return len(set(cells)) / len(cells) if len(cells) >= LEAST_ROWS else 1.0
 
 
 def _n_filled(table: Table, i: int) -> int:
@@ -391,7 +391,7 @@ def find_fault(table: Table, i: int, what: str) -> str:
     n_empty = len(rows) - len(cells)
     if 2 * n_empty > len(rows) or (what == "id" and n_empty > max(_LEAST_EMPTY, 0.1 * len(rows))):
         return f"is empty in {n_empty} of the first {len(rows)} rows"
-    if len(cells) >= _LEAST_REPEATS and len(set(cells)) == 1:
+    if len(cells) >= LEAST_ROWS and len(set(cells)) == 1:
         return f"is '{make_excerpt(cells[0])}' in all of the first {len(rows)} rows"
     if what == "name" and sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
         return f"holds numbers ({make_excerpt(cells[0])})"

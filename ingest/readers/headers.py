@@ -43,6 +43,8 @@ _OF_PERSONS = _words("of_persons")
 _PARTS = {word: place for place, words in enumerate(_WORDS["parts_of_a_name"]) for word in words.split()}
 """Columns of parts of a person's name, in their order in it."""
 _TITLES = _words("titles")  # of a person, where the parts of the name have columns
+_OF_OTHERS = _words("of_others")
+"""Before a word for names: hardly the name of what a row is about, where another column may be."""
 OTHER_NAMES = _words("other_names")
 """What a further column of names is called, before the word for names."""
 
@@ -81,6 +83,7 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
     found = []
     in_words = list(map(words_of, header))
     labelled = {tuple(words[:-1]) for words in in_words if words[-1:] == ["label"]} if what == "id" else ()
+    in_ascii = {tuple(words[:-1]) for words in in_words if words[-1:] == ["ascii"]} if what == "name" else ()
     for i, words in enumerate(in_words):
         if i in taken or not words or words[0] in ("is", "has"):
             continue
@@ -88,8 +91,9 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
             found.append((0, place, i))
         elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
             is_weak = words[-2] in OTHER_NAMES if what == "name" else what == "id" and words[-2] in _OF_KINDS
-            found.append((1 + 2 * is_weak, 0, i))
-        elif what == "name" and words[:2] == ["name", "of"]:
+            is_of_others = what == "name" and words[-2] in _OF_OTHERS
+            found.append((5 if is_of_others else 1 + 2 * is_weak, 0, i))
+        elif what == "name" and (words[:2] == ["name", "of"] or tuple(words) in in_ascii):
             found.append((1, 0, i))
         elif what == "id" and _SYMBOLS & {words[0], words[-1]}:
             found.append((2, 0, i))
@@ -104,14 +108,20 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
     return sorted(found)
 
 
-def parts_of_name(header: Sequence[str]) -> tuple[int, ...]:
-    """The columns of first, middle and last names, if no other column is, before them or as a whole, the name."""
+def part_columns(header: Sequence[str]) -> dict[int, int]:
+    """The columns of parts of a person's name, by their place in it."""
     found: dict[int, int] = {}
     for i, cell in enumerate(header):
         words = words_of(cell)
         place = _PARTS.get("".join(words[-2:] if words[-1:] in (["name"], ["names"]) else words[-1:]).removesuffix("s"))
         if place is not None:
             found.setdefault(place, i)
+    return found
+
+
+def parts_of_name(header: Sequence[str]) -> tuple[int, ...]:
+    """The columns of first, middle and last names, if no other column is, before them or as a whole, the name."""
+    found = part_columns(header)
     parts = tuple(found[place] for place in sorted(found))
     others = [(rank, i) for rank, _, i in ranked(header, "name", {*parts}) if header[i].casefold() not in _TITLES]
     is_named = bool(others) and (others[0][0] == 0 or others[0][1] < min(parts, default=0))

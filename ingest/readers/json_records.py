@@ -72,7 +72,8 @@ def is_lines(head: bytes) -> bool:
     if isinstance(decode_object(items[0]), dict):
         return len(items) > 1 or is_array or not is_document
     is_whole = not text.startswith(b"[{") and items[0].endswith(b"}")  # a damaged line
-    return is_whole and len(items) > 1 and items[1].startswith(b"{")
+    is_open = items[0].count(b"{") > items[0].count(b"}")  # that of a document, with the first of its list
+    return is_whole and not is_open and len(items) > 1 and items[1].startswith(b"{")
 
 
 def _trim(line: bytes) -> bytes:

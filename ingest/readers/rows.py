@@ -103,7 +103,7 @@ class RowReader:
             if reason == "":  # a blank row
                 continue
             report.rows += 1
-            if reason in (COMMENT, ABOUT):
+            if reason in (COMMENT, ABOUT, OTHER_ROW):
                 report.filter_out(reason)
             elif reason in _OF_FOOTERS and _FOOTER.fullmatch("".join(map(shown, row)).strip()):
                 self._last = reason, number, row
@@ -152,6 +152,8 @@ class RowReader:
             is_short = n_cells <= max(self._layout.id, self._layout.name)
             if table.has_comments and is_short and str(row[0]).startswith("#"):
                 return COMMENT
+            if id_ and self._needed == self._layout.name:
+                return OTHER_ROW
             return TOO_FEW_COLUMNS if is_short else NO_NAME if id_ else NO_ID
         if table.is_typed:
             texts = [str(cell) for cell in row if isinstance(cell, (str, bytes, list, dict))]

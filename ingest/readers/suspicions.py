@@ -16,7 +16,7 @@ from ingest.readers.columns import (
     holds_kinds_of_names,
     is_half_digits,
 )
-from ingest.readers.headers import columns_of
+from ingest.readers.headers import columns_of, part_columns
 
 _LEAST_TYPES = 20
 _JOINED = re.compile(r";\s|\|")
@@ -76,6 +76,14 @@ def _of_names(table: Table, layout: Layout, names: Sequence[str]) -> Iterator[Re
             f"{path}: names look like lists ({make_excerpt(joined[0])}). If they are, name the separator of column"
         )
         yield ReadWarning(f"{message} '{column}'", options=("list_separators",))
+    parts = part_columns(table.header or []).values()
+    if len(parts) > 1 and layout.name not in parts and names:
+        rows = [row for row in table.sample if len(row) >= max(layout.width, 1 + max(parts))]
+        pairs = [(str(row[layout.name]).casefold(), [str(row[i]).casefold() for i in parts if row[i]]) for row in rows]
+        persons = [(name, some) for name, some in pairs if some]
+        if sum(not any(part in name for part in some) for name, some in persons) > max(1, HALF * len(persons)):
+            message = f"{path}: the names have no part of those of persons in other columns ({make_excerpt(names[0])})"
+            yield ReadWarning(f"{message}. Is another column the name?", options=("name_column",))
     if table.has_comments and sum(" # " in name for name in names) > 0.5 * len(names):
         message = f"{path}: names have a comment behind '#' ({make_excerpt(names[0])}). Take it away"
         yield ReadWarning(message, options=("name_column",))

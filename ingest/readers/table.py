@@ -69,6 +69,7 @@ _N_SHEETS = 10  # of a workbook, in which a header is looked for
 _MANY = 20  # keys of an object whose values are texts or lists, which are no columns
 _LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
+_MOST_KEYS = 4  # of a group of records: id, name, description and the list
 
 
 def bases_of(options: ReadOptions) -> Sequence[Base]:
@@ -118,6 +119,9 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         _refuse_map(source.path, objects[0])
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
     header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
+    if prefix == "*" and len(header) > 1 and all(key.isdecimal() for key in header if key != "id"):
+        message = "is a table by columns, as pandas writes it. Make rows of it: frame.to_json(FILE, orient='records')"
+        raise FormatError(source.path, None, message)
     header, names = header[:MAX_COLUMNS], columns.names()
     known = find_shape(bases, header, ())
     if known is not None:
@@ -140,7 +144,8 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path not in ("item", "children.item")]
-    table.warnings += _of_others(source.path, others)
+    place = ".".join(source.place) if isinstance(source, XmlSource) else prefix
+    table.warnings += _of_others(source.path, [*others, *(_of_groups(place, objects) if place else ())])
     return table
 
 
@@ -152,12 +157,26 @@ def _of_others(path: str, others: Sequence[Place]) -> Iterator[ReadWarning]:
         yield ReadWarning(message, options=("records",))
 
 
+def _of_groups(place: str, objects: Sequence[dict[str, Any]]) -> Iterator[Place]:
+    """The lists of named objects in objects that have hardly anything else: these are groups of records, perhaps."""
+    for key in dict.fromkeys(chain.from_iterable(objects)) if max(map(len, objects)) <= _MOST_KEYS else ():
+        lists = [one[key] for one in objects if isinstance(one.get(key), list)]
+        inner = [one for one in chain.from_iterable(lists) if isinstance(one, dict)]
+        named = len(inner) > 2 * len(objects) and columns_of(list(inner[0]), "name")
+        if named and not columns_of([key], "alias") and not columns_of([key.rstrip("s")], "name"):
+            yield Place(f"{place}.{key}.item", len(inner), set())
+
+
 def _refuse_map(path: str, found: dict[str, Any]) -> None:
     """Refuse an object whose keys are no columns, with what makes records of it: names by id, or a table in lists."""
     header = next((key for key in ("fields", "columns", "header", "headers") if key in found), None)
     lists = next(
         (key for key, one in found.items() if one and isinstance(one, list) and isinstance(one[0], list)), None
     )
+    path_of = ""
+    while len(inner := [one for one in found.items() if isinstance(one[1], dict)]) == len(found) > 0:
+        key, found = max(inner, key=lambda one: len(str(one[1])))
+        path_of += f'["{key}"]'
     values = list(found.values())
     if header is not None and lists is not None:
         what, query = (
@@ -167,7 +186,7 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
     elif len(values) > _MANY or (
         len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name")
     ):
-        query = "-c 'to_entries[] | {id: .key, name: .value}' FILE > names.jsonl"
+        query = f"-c '{path_of and f'.{path_of} | '}to_entries[] | {{id: .key, name: .value}}' FILE > names.jsonl"
         if all(isinstance(one, list) for one in values):
             query = query.replace(".value}", ".value[0], aliases: .value[1:]}")
         elif not all(isinstance(one, str) for one in values):

@@ -138,6 +138,12 @@ CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
     "query.json": ("wikidata-sparql", json.dumps(SPARQL), {"Q1": ["Anna"], "Q2": ["Bob"]}),
     "query.tsv": ("wikidata-sparql", '?item\t?itemLabel\t?itemAltLabel\n<http://www.wikidata.org/entity/Q1>\t"Anna"@en\t"Ann, Annie"@en\n',
                   {"Q1": ["Anna", "Ann", "Annie"]}),
+    "attack.json": ("stix", json.dumps({"type": "bundle", "id": "bundle--1", "objects": [
+                    {"type": "tool", "id": "tool--1", "name": "Toy Kit", "created_by_ref": "identity--1",
+                     "x_mitre_aliases": ["Toy Kit", "Kit"],
+                     "external_references": [{"source_name": "mitre-attack", "external_id": "S9"}]},
+                    {"type": "relationship", "id": "relationship--1", "source_ref": "tool--1"}]}),
+                    {"tool--1": ["Toy Kit", "Kit", "S9"]}),
     "title.akas.tsv": ("imdb", "titleId\tordering\ttitle\tregion\tlanguage\ttypes\tattributes\tisOriginalTitle\n"
                        "tt1\t1\tLelu\tFI\tfi\timdbDisplay\t\\N\t0\ntt1\t2\tToy\t\\N\t\\N\toriginal\t\\N\t1\n",
                        {"tt1": ["Toy", "Lelu"]}),
