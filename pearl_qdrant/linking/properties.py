@@ -4,14 +4,16 @@
 
 A level counts by how much more often the right entity agrees so well than another one does:
 
-    column = weight(kind) * log(right(level) / other(level))    times `against` where it speaks against
+    ratio = weight(kind) * log(right(level) / other(level))     times `against` where it speaks against
+    column = log(related * exp(ratio) + 1 - related)            `related`: whether the column is of these entities
     logit = log((1 - astray) * exp(sum of columns) + astray)    `astray`: rows whose columns are of others
 
 `right` starts as what labelled lists say (`properties.json`, fitted by `runs/properties.py`), and follows the rows of
-the list itself, without labels: each candidate counts by its probability by the name and the other columns. So a
-column of another thing, or a shuffled one, adds nothing. `other` is how often two entities of the base agree, how
-many have this very value, and how well the other candidates of the row agree. What is missing on either side says
-nothing; a row without evidence keeps its link as it is.
+the list itself, without labels: each candidate counts by its probability by the name and the other columns. `related`
+follows them, too: by how much likelier they are with the column's ratios than without. So a column of another thing,
+or a shuffled one, adds nothing. `other` is how often two entities of the base agree, how many have this very value,
+and how well the other candidates of the row agree. What is missing on either side says nothing; a row without
+evidence keeps its link as it is.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ ROWS = 1000  # of a list that are read before the first is answered; what earlie
 
 COUNTED_AS = 10.0  # How often labelled lists saw entities agree counts as much as so many pairs of the base
 LEAST_CHANCE = 1e-3
+UNRELATED = 0.05  # chance of a column to be of another thing, before the rows of a list say so
 HIGHEST = math.log(1000)  # logits of all columns together, since they may say the same thing twice
 ROUNDS = 5  # in which candidates and columns are weighed by turns
 _TIE = 1e-9
@@ -152,6 +155,7 @@ class Evidence:
         kinds = [column.kind for column in columns.values()]
         self._weight = np.array([self.weights.weight[kind] for kind in kinds])
         self._counts = np.array([self.weights.right[kind] for kind in kinds]).reshape(-1, LEVELS) * self.weights.rows
+        self._odds = np.full(len(kinds), math.log((1 - UNRELATED) / UNRELATED))
 
     @property
     def right(self) -> FloatArray:
@@ -159,25 +163,32 @@ class Evidence:
         return _shares(self._counts)
 
     def learn(self, rows: ComparedRows) -> None:
-        """Estimate from rows without labels how often the right entity agrees."""
-        other, counts, astray = rows.other(self.weights.local), self._counts, self.weights.astray
+        """Estimate from rows without labels how often the right entity agrees, and whether a column says anything."""
+        other, counts, odds, astray = rows.other(self.weights.local), self._counts, self._odds, self.weights.astray
         for _ in range(ROUNDS):
-            logits = self._logits(rows, _shares(counts), other)
-            others = np.moveaxis(logits.sum(axis=2, keepdims=True) - logits, 2, 0)  # a column does not confirm itself
-            own = [self.updated(rows.probabilities, _mixed(one, astray)) * _own(one, astray) for one in others]
-            found = [
-                np.where(rows.levels == level, np.stack(own, axis=2), 0.0).sum(axis=(0, 1)) for level in range(LEVELS)
-            ]
+            ratios, related = self._ratios(rows, _shares(counts), other), _related(odds)
+            columns = np.log1p(related * (ratios - 1))
+            others = np.moveaxis(columns.sum(axis=2, keepdims=True) - columns, 2, 0)  # none confirms itself
+            by_others = [self.updated(rows.probabilities, _mixed(one, astray)) for one in others]
+            of_others = np.stack(by_others, axis=2)
+            gains = (of_others * (ratios - 1)).sum(axis=1)
+            odds = self._odds + np.log1p(np.maximum(gains, LEAST_CHANCE - 1)).sum(axis=0)
+            stray = np.maximum(1 - related, astray)
+            own = of_others * (1 - stray) * ratios / ((1 - stray) * ratios + stray)
+            found = [np.where(rows.levels == level, own, 0.0).sum(axis=(0, 1)) for level in range(LEVELS)]
             counts = self._counts + np.stack(found, axis=1)
-        self._counts = counts
+        self._counts, self._odds = counts, odds
 
     def logits(self, rows: ComparedRows) -> FloatArray:
         """What the columns add to the logit of each candidate, (n, k)."""
-        found = self._logits(rows, self.right, rows.other(self.weights.local))
-        return np.where((rows.levels >= 0).any(axis=2), _mixed(found.sum(axis=2), self.weights.astray), 0.0)
+        related = _related(self._odds)
+        ratios = self._ratios(rows, self.right, rows.other(self.weights.local))
+        is_known = (rows.levels >= 0) & (related > 0)
+        columns = np.log1p(related * (ratios - 1)).sum(axis=2)
+        return np.where(is_known.any(axis=2), _mixed(columns, self.weights.astray), 0.0)
 
-    def _logits(self, rows: ComparedRows, right: FloatArray, other: FloatArray) -> FloatArray:
-        """What each column adds, (n, k, c)."""
+    def _ratios(self, rows: ComparedRows, right: FloatArray, other: FloatArray) -> FloatArray:
+        """How much likelier what each column says is of the right entity, (n, k, c); 1 where it says nothing."""
         ratios = np.log(np.maximum(right, LEAST_CHANCE) / other)
         ratios[..., EQUAL] = np.maximum(ratios[..., EQUAL], 0.0)  # a value that most have is no contradiction
         weight = np.repeat(self._weight[:, None], LEVELS, axis=1)
@@ -185,7 +196,7 @@ class Evidence:
         of_level = np.where(ratios > 0, ratios, ratios * self.weights.against) * weight
         at = np.maximum(rows.levels, 0)[..., None]
         found = np.take_along_axis(np.broadcast_to(of_level[:, None], (*at.shape[:3], LEVELS)), at, axis=3)[..., 0]
-        return np.where(rows.levels >= 0, found, 0.0)
+        return np.where(rows.levels >= 0, np.exp(np.minimum(found, HIGHEST)), 1.0)
 
     def updated(self, probabilities: FloatArray, logits: FloatArray) -> FloatArray:
         """Probabilities by the names, (n, k), with logits added to the odds; what is missing to 1 is that of NIL. Rows
@@ -209,11 +220,10 @@ def _mixed(logits: FloatArray, astray: float) -> FloatArray:
     return mixed
 
 
-def _own(logits: FloatArray, astray: float) -> FloatArray:
-    """The probability that the columns are of the candidate, if it is the right one."""
-    odds = (1 - astray) * np.exp(np.minimum(logits, HIGHEST))
-    own: FloatArray = odds / (odds + astray)
-    return own
+def _related(odds: FloatArray) -> FloatArray:
+    """The probability that columns are of the entities, by its logit; 0 where it is as good as that."""
+    related = 1 / (1 + np.exp(-np.clip(odds, -50, 50)))
+    return np.where(related > LEAST_CHANCE, related, 0.0)
 
 
 def values_of(cell: Any) -> tuple[str, ...]:

@@ -137,12 +137,19 @@ def test_agreeing_raises_and_contradicting_lowers_the_probability(towns: EntityL
 
 
 def test_a_column_of_something_else_changes_no_link(towns: EntityLinker) -> None:
-    """Where the states of a list are those of other rows, its links are those of the names."""
-    names = [one.canonical_name for one in OTHERS] * 4
-    shifted = [OTHERS[(i * 7 + 3) % len(OTHERS)].extra["state"] for i in range(len(names))]
-    found = towns.link_batch(names, properties={"state": shifted})
+    """Where the states of a list are those of other rows, its links, with slips or not, are those of the names; where
+    they are its own, they count.
+    """
+    names = [name for one in OTHERS for name in (one.canonical_name, one.canonical_name[1:] + "ed")] * 4
+    states = [one.extra["state"] for one in OTHERS for _ in range(2)] * 4
+    shifted = [states[(i * 7 + 3) % len(states)] for i in range(len(states))]
+    of_names, of_others, of_both = (
+        [(one.entity_id, one.probability) for one in towns.link_batch(names, limit=20, properties=given)]
+        for given in ({}, {"state": shifted}, {"state": states})
+    )
 
-    assert [one.entity_id for one in found] == [one.entity_id for one in towns.link_batch(names)]
+    assert of_others == of_names
+    assert of_both != of_names
 
 
 def test_an_unknown_property_is_refused_with_those_there_are(towns: EntityLinker) -> None:
