@@ -117,6 +117,19 @@ def repeated_text(path: Path) -> Path:
     return path
 
 
+def empty_rows(path: Path) -> Path:
+    """Two thousand million rows without a cell, after a thousand sound ones."""
+    runs = pyarrow.array(range(1, 1001), pyarrow.int32())
+    sound = pyarrow.RunEndEncodedArray.from_arrays(runs, [f"name {i}" for i in range(1000)])
+    ends = pyarrow.array([2_000_000_000], pyarrow.int32())
+    empty = pyarrow.RunEndEncodedArray.from_arrays(ends, pyarrow.array([None], pyarrow.string()))
+    column = pyarrow.chunked_array([sound, empty])
+    table = pyarrow.table({"id": column, "name": column})
+    with pyarrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
 def graph(path: Path) -> Path:
     """The output of GraphRAG, with such a text."""
     path.mkdir()
@@ -133,6 +146,7 @@ ATTACKS: dict[str, Callable[[Path], Path]] = {
     "dictionary.parquet": one_long_text,
     "repeated.parquet": repeated_text,
     "dictionary.arrow": lambda path: one_long_text(path, "arrow"),
+    "empty rows.arrow": empty_rows,
     "graph": graph,
 }
 SLOW = ("many strings.xlsx", "repeated.parquet")
