@@ -12,12 +12,8 @@ _SOME = "[^<>]{0,300}?"  # attributes before the one that is searched; bounded, 
 _FORMAT = re.compile(rf'<numFmt\b{_SOME}numFmtId="(\d{{1,9}})"{_SOME}formatCode="(0{{2,99}})"')
 _STYLE = re.compile(rf'<xf\b{_SOME}numFmtId="(\d{{1,9}})"')
 _SHEET = re.compile(rf'<sheet\b{_SOME}\bname="([^"<]{{0,300}})"{_SOME}\br:id="([^"<]{{0,300}})"')
-_TARGET = re.compile(
-    rf'<Relationship\b(?={_SOME}\bId="([^"<]{{0,300}})")(?={_SOME}\bTarget="([^"<]{{0,300}})")'
-)
-_CELL = re.compile(
-    rf'<c\b(?={_SOME}\br="([A-Z]{{1,3}})\d{{1,9}}")(?={_SOME}\bs="(\d{{1,9}})")(?!{_SOME}\bt="(?!n"))'
-)
+_TARGET = re.compile(rf'<Relationship\b(?={_SOME}\bId="([^"<]{{0,300}})")(?={_SOME}\bTarget="([^"<]{{0,300}})")')
+_CELL = re.compile(rf'<c\b(?={_SOME}\br="([A-Z]{{1,3}})\d{{1,9}}")(?={_SOME}\bs="(\d{{1,9}})")(?!{_SOME}\bt="(?!n"))')
 
 
 def sheet_names(path: str) -> list[str]:
