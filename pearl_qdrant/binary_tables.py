@@ -51,6 +51,7 @@ CPU_S = 10
 CPU_MB = 1.0
 """Seconds of the processor for each frame, and for each so many MB of the file: the workbook takes 12 to its first."""
 
+_ROW_BYTES = 64  # that a row counts beside its cells: it takes as many here, and a file may repeat it without end
 _MOST_LEFT_BYTES = 256 << 20  # that libraries may keep after a file
 _IDLE_S = 10  # after which a child ends that has no file to read
 _MOST_SHEETS = 10  # that a message names
@@ -159,10 +160,10 @@ class _Reading:
         n_bytes = 0
         while (frame := self._receive()) is None or frame[0] != _END:
             start, packed = self._checked(frame, _ROWS)
-            n_bytes += len(packed)
+            columns = pickle.loads(packed)  # noqa: S301 - our own child packed it
+            n_bytes += len(packed) + _ROW_BYTES * len(columns[0] if columns else ())
             self._check(self._path, self.size, n_bytes, self._kind)
             self._ask(_NEXT)
-            columns = pickle.loads(packed)  # noqa: S301 - our own child packed it
             number = start
             for number, row in enumerate(map(list, zip(*columns, strict=True)), start):
                 yield number, row

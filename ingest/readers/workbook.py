@@ -5,16 +5,15 @@ from __future__ import annotations
 import html
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping
 
 _MOST_BYTES = 1 << 20  # of each part that is read
-_FORMAT = re.compile(r'<numFmt\b[^>]*?numFmtId="(\d+)"[^>]*?formatCode="(0{2,})"')
-_STYLES = re.compile(r"<cellXfs\b.*?</cellXfs>", re.DOTALL)
-_STYLE = re.compile(r'<xf\b[^>]*?numFmtId="(\d+)"')
-_SHEET = re.compile(r'<sheet\b[^>]*?\bname="([^"]*)"[^>]*?\br:id="([^"]*)"')
-_TARGET = re.compile(r'<Relationship\b(?=[^>]*?\bId="([^"]*)")(?=[^>]*?\bTarget="([^"]*)")')
-_CELL = re.compile(r'<c\b(?=[^>]*?\br="([A-Z]{1,3})\d+")(?=[^>]*?\bs="(\d+)")(?![^>]*?\bt="(?!n"))')
+_SOME = "[^<>]{0,300}?"  # attributes before the one that is searched; bounded, since each element may begin anew
+_FORMAT = re.compile(rf'<numFmt\b{_SOME}numFmtId="(\d{{1,9}})"{_SOME}formatCode="(0{{2,99}})"')
+_STYLE = re.compile(rf'<xf\b{_SOME}numFmtId="(\d{{1,9}})"')
+_SHEET = re.compile(rf'<sheet\b{_SOME}\bname="([^"<]{{0,300}})"{_SOME}\br:id="([^"<]{{0,300}})"')
+_TARGET = re.compile(rf'<Relationship\b(?={_SOME}\bId="([^"<]{{0,300}})")(?={_SOME}\bTarget="([^"<]{{0,300}})")')
+_CELL = re.compile(rf'<c\b(?={_SOME}\br="([A-Z]{{1,3}})\d{{1,9}}")(?={_SOME}\bs="(\d{{1,9}})")(?!{_SOME}\bt="(?!n"))')
 
 
 def sheet_names(path: str) -> list[str]:
@@ -26,8 +25,8 @@ def zero_padding(path: str, sheet: str) -> dict[int, int]:
     """By column, from 0, the digits that its numbers are shown with (format ``0000000``); of xlsx. Never raises."""
     styles = _part(path, "xl/styles.xml")
     formats = {int(number): len(zeros) for number, zeros in _FORMAT.findall(styles)}
-    found = _STYLES.search(styles)
-    widths = [formats.get(int(number), 0) for number in _STYLE.findall(found[0])] if found and formats else []
+    cells = styles.partition("<cellXfs")[2].partition("</cellXfs>")[0]
+    widths = [formats.get(int(number), 0) for number in _STYLE.findall(cells)] if formats else []
     padded: dict[int, int] = {}
     for letters, style in _CELL.findall(_part(path, _sheets(path).get(sheet, ""))) if any(widths) else ():
         if int(style) < len(widths) and widths[int(style)]:
@@ -54,5 +53,5 @@ def _part(path: str, name: str) -> str:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace")
-    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RuntimeError, EOFError):
+    except Exception:  # noqa: BLE001 - whatever is wrong with the file, what reads the cells says so
         return ""

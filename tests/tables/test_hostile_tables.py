@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -19,6 +20,7 @@ from tables import WRITERS, arrow_table, workbook
 
 from ingest.formats import open_reader
 from ingest.io.report import ReadReport
+from ingest.readers.workbook import sheet_names, zero_padding
 from pearl_qdrant.binary_tables import open_table
 from pearl_qdrant.errors import FormatError, InputError
 
@@ -115,6 +117,19 @@ def repeated_text(path: Path) -> Path:
     return path
 
 
+def empty_rows(path: Path) -> Path:
+    """Two thousand million rows without a cell, after a thousand sound ones."""
+    runs = pyarrow.array(range(1, 1001), pyarrow.int32())
+    sound = pyarrow.RunEndEncodedArray.from_arrays(runs, [f"name {i}" for i in range(1000)])
+    ends = pyarrow.array([2_000_000_000], pyarrow.int32())
+    empty = pyarrow.RunEndEncodedArray.from_arrays(ends, pyarrow.array([None], pyarrow.string()))
+    column = pyarrow.chunked_array([sound, empty])
+    table = pyarrow.table({"id": column, "name": column})
+    with pyarrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
 def graph(path: Path) -> Path:
     """The output of GraphRAG, with such a text."""
     path.mkdir()
@@ -131,6 +146,7 @@ ATTACKS: dict[str, Callable[[Path], Path]] = {
     "dictionary.parquet": one_long_text,
     "repeated.parquet": repeated_text,
     "dictionary.arrow": lambda path: one_long_text(path, "arrow"),
+    "empty rows.arrow": empty_rows,
     "graph": graph,
 }
 SLOW = ("many strings.xlsx", "repeated.parquet")
@@ -158,6 +174,68 @@ def test_a_file_that_is_made_to_do_harm_ends_in_an_error(tmp_path: Path, name: s
     assert "no sound file" in said or "expands" in said
     assert n_bytes < MOST_BYTES
     assert seconds < MOST_CPU_S
+
+
+@pytest.mark.parametrize(
+    "start, again",
+    [
+        ('<sheet name="a" r:id="1"', "<sheet "),
+        ("<sheet ", 'name="'),
+        ("<Relationship ", "<Relationship "),
+        ("<Relationship ", 'Id="'),
+        ("", "<numFmt "),
+        ("<numFmt ", 'numFmtId="1"'),
+        ("", "<cellXfs>"),
+        ("<cellXfs>", "<xf "),
+        ("", "<c "),
+        ("<c ", 'r="A1"'),
+    ],
+)
+def test_parts_of_a_workbook_take_little_time(tmp_path: Path, start: str, again: str) -> None:
+    """What is looked at beside the cells is looked at once, however often an element begins and does not end."""
+    path = tmp_path / "a.xlsx"
+    known = {
+        "xl/_rels/workbook.xml.rels": '<Relationship Id="1" Target="a.xml"/>',
+        "xl/workbook.xml": '<sheet name="a" r:id="1"/>',
+        "xl/styles.xml": '<numFmt numFmtId="9" formatCode="000"/><cellXfs><xf numFmtId="9"/></cellXfs>',
+        "xl/a.xml": '<c r="B1" s="0"/>',
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in known.items():
+            archive.writestr(name, text + start + again * ((1 << 17) // len(again)))
+    before = time.process_time()
+
+    names, padding = sheet_names(str(path)), zero_padding(str(path), "a")
+
+    assert names[:1] == ["a"]
+    assert padding == {1: 3}
+    assert time.process_time() - before < 2.0
+
+
+@pytest.mark.parametrize(
+    "styles, kind",
+    [
+        (f'<numFmt numFmtId="{"9" * 5000}" formatCode="000"/>', zipfile.ZIP_DEFLATED),
+        (f'<numFmt numFmtId="9" formatCode="{"0" * 1_000_000}"/>', zipfile.ZIP_DEFLATED),
+        ("<cellXfs>" * 100, zipfile.ZIP_LZMA),
+    ],
+    ids=["a number without end", "a width without end", "damaged LZMA"],
+)
+def test_a_workbook_has_no_leading_zeros_where_its_styles_are_wrong(tmp_path: Path, styles: str, kind: int) -> None:
+    """What no program writes is passed over, and no error."""
+    path = tmp_path / "a.xlsx"
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        archive.writestr("xl/_rels/workbook.xml.rels", '<Relationship Id="1" Target="a.xml"/>', zipfile.ZIP_DEFLATED)
+        archive.writestr("xl/workbook.xml", '<sheet name="a" r:id="1"/>', zipfile.ZIP_DEFLATED)
+        archive.writestr("xl/a.xml", '<c r="A1" s="0"/>', zipfile.ZIP_DEFLATED)
+        archive.writestr("xl/styles.xml", styles + '<cellXfs><xf numFmtId="9"/></cellXfs>')
+        start = archive.getinfo("xl/styles.xml").header_offset
+    if kind == zipfile.ZIP_LZMA:
+        data = bytearray(path.read_bytes())
+        data[start + 55 : start + 75] = b"\xff" * 20
+        path.write_bytes(data)
+
+    assert zero_padding(str(path), "a") == {}
 
 
 def test_blank_rows_cost_little_and_keep_the_numbers(tmp_path: Path) -> None:
