@@ -1,8 +1,9 @@
 """The HTTP server: uvicorn with h11, and what neither has: the time of a head, and how many connections there may be.
 
-h11 bounds the bytes of a head, of trailers and of what stands before a chunk (16 KiB; 400), uvicorn the time of an idle
-connection that had an answer. Here a connection that waits for its client gives way when there are too many: the one
-that has waited longest, of the address that has most. So whoever holds connections open takes them from himself.
+h11 bounds the bytes of a head, of trailers and of what stands before a chunk (400), uvicorn the time of an idle
+connection that had an answer. Here their lines are bounded, too, and a connection that waits for its client gives way
+when there are too many: the one that has waited longest, of the address that has most. So whoever holds connections
+open takes them from himself.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import h11
 import uvicorn
+from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from pearl_qdrant.service.answers import json_answer
@@ -30,6 +32,9 @@ log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 512  # of a process; fewer where it may open few files
 HEAD_BYTES = 1 << 15  # Largest head: the URL, which may have queries of reconciliation, and all headers
+MOST_LINES = 128  # of a head, or of trailers
+MOST_CHUNKS = 1024  # of a body, and one more for each `_CHUNK_BYTES`; each takes about as long as 64 KiB without chunks
+_CHUNK_BYTES = 64
 HEAD_S = 10.0  # Seconds for a head, and for a client that reads nothing of its answer
 UNSENT_BYTES = 64 << 20  # Answers that wait for their clients to read them, at most
 _LOOK_S = 1.0  # Seconds between two looks at all connections
@@ -158,11 +163,39 @@ class Guard:
         self._refused.clear()
 
 
+class _Arrived(ReceiveBuffer):
+    """What has arrived and was not read yet. Whoever cuts it into very small pieces would hold the event loop."""
+
+    _left = MOST_CHUNKS
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """The lines of a head, or of trailers. Raises LocalProtocolError if there are too many."""
+        self._left = MOST_CHUNKS
+        if (lines := super().maybe_extract_lines()) is not None and len(lines) > MOST_LINES:
+            raise h11.LocalProtocolError("too many lines")
+        return lines
+
+    def maybe_extract_next_line(self) -> bytearray | None:
+        """The line before a chunk. Raises LocalProtocolError if there are too many."""
+        if (line := super().maybe_extract_next_line()) is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise h11.LocalProtocolError("too many chunks")
+        return line
+
+    def maybe_extract_at_most(self, count: int) -> bytearray | None:
+        """A part of a body."""
+        if (part := super().maybe_extract_at_most(count)) is not None:
+            self._left += len(part) // _CHUNK_BYTES
+        return part
+
+
 class Connection(H11Protocol):
     """A connection that gives way, and whose client has a limited time."""
 
     def __init__(self, *given: Any, guard: Guard, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.conn._receive_buffer = _Arrived()
         self._guard = guard
         self.waits_since = self.loop.time()
         self.network = ""  # whose connection it is
@@ -195,7 +228,8 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, or has no end."""
-        self._refuse(400, "bad_request", f"This is no HTTP, or a head of over {HEAD_BYTES:,} bytes.")
+        most = f"a head of over {HEAD_BYTES:,} bytes or {MOST_LINES} lines, or over {MOST_CHUNKS:,} tiny chunks"
+        self._refuse(400, "bad_request", f"This is no HTTP, or has {most}.")
 
     def look(self) -> None:
         """End a connection whose client is slow."""

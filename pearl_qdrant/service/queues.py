@@ -19,6 +19,8 @@ from pearl_qdrant.store.protocol import Collection, Store
 
 BATCH_MENTIONS = 128  # Most mentions that are linked together
 BATCH_CHARACTERS = 64 * BATCH_MENTIONS  # and their characters: 128 mentions of 1,000 take two seconds
+_LEAST_MENTIONS = 16  # of them, where each takes so long that all others would wait for over `_BATCH_S` seconds
+_BATCH_S = 0.5
 _IN_CONTEXT = 8  # Mentions that take as long as one with a context
 _SMALL = 16  # Mentions of a request that finds room although large ones of its client fill the queue
 _CLIENTS = 4  # The mentions of all clients that wait are at most those of so many
@@ -77,7 +79,7 @@ class _Request:
     answer: asyncio.Future[list[Link]]
     is_gone: IsGone | None
     client: object
-    turn: tuple[int, int]  # the number of the last batch before it came or took part, and its own number
+    turn: tuple[int, int]  # the number of the last batch before it came, or that follows its last one; its own number
     links: list[Link] = field(default_factory=list)
     taken: int = 0
     has_waited: bool = False
@@ -185,7 +187,9 @@ class Joiner:
         waiting.sort(key=lambda request: (self._had[request.client], request.turn))
         joined = [request for request in waiting if request.options == waiting[0].options]
         first = joined[0]
-        n_most = self._batch_mentions if first.options.context is None else max(1, self._batch_mentions // _IN_CONTEXT)
+        n_most = min(self._batch_mentions, max(_LEAST_MENTIONS, int(_BATCH_S / self._seconds_a_mention)))
+        if first.options.context is not None:
+            n_most = min(n_most, max(1, self._batch_mentions // _IN_CONTEXT))
         room, characters = n_most - 1, BATCH_CHARACTERS - len(first.mentions[first.taken])
         parts = {request: int(request is first) for request in joined}
         shares = max(1, n_most // len(joined)), BATCH_CHARACTERS // len(joined)
@@ -208,7 +212,7 @@ class Joiner:
         mentions = [mention for request, n in batch for mention in request.mentions[request.taken : request.taken + n]]
         self._n_batches += 1
         for request, n in batch:
-            request.turn = self._n_batches, request.turn[1]
+            request.turn = self._n_batches + 1, request.turn[1]  # after those who come while it is linked
             self._had[request.client] += sum(map(len, request.mentions[request.taken : request.taken + n])) + n
             request.taken += n
         self._on_queued(self.queued)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -147,8 +148,8 @@ def test_unknown_ids_are_an_error_or_left_out(tmp_path: Path, linker: EntityLink
         linker.learn([("foo", "x2")], skip_unknown=True)
 
 
-@pytest.mark.parametrize("left", [None, 0, 40])
-def test_a_ledger_that_was_cut_or_removed_is_said(tmp_path: Path, linker: EntityLinker, left: int | None) -> None:
+@pytest.mark.parametrize("left", [None, 0, 40, "pipe"])
+def test_a_ledger_that_was_cut_or_removed_is_said(tmp_path: Path, linker: EntityLinker, left: int | str | None) -> None:
     """Opening the base and verifying it say that learned names are gone, also after an edit, until some are learned."""
     store, ledger = str(tmp_path / "store"), tmp_path / "store" / "base" / LEDGER_FILE
     path = tmp_path / "labelled.tsv"
@@ -157,11 +158,13 @@ def test_a_ledger_that_was_cut_or_removed_is_said(tmp_path: Path, linker: Entity
     linker.close()
     assert verify_collection("base", store=store).problems == ()
     whole = ledger.read_bytes()
-    if left is None:
-        ledger.unlink()
-    else:
+    ledger.unlink()
+    if left == "pipe":
+        os.mkfifo(ledger)
+    elif isinstance(left, int):
         ledger.write_bytes(whole[:left])
-    lost = f"has {left or 0:,} of {len(whole):,} bytes, so that names that it learned are gone. Copy that file back"
+    n_left = left if isinstance(left, int) else 0
+    lost = f"has {n_left:,} of {len(whole):,} bytes, so that names that it learned are gone. Copy that file back"
 
     def said() -> list[str]:
         with EntityLinker.open("base", store=store) as opened:
@@ -171,6 +174,7 @@ def test_a_ledger_that_was_cut_or_removed_is_said(tmp_path: Path, linker: Entity
     with EntityLinker.open("base", store=store) as opened:
         opened.delete(["nyc"])
     assert [lost in one for one in said() if "learned" in one] == [True, True]
+    ledger.unlink(missing_ok=True)
     ledger.write_bytes(whole)
     assert said() == []
     ledger.unlink()

@@ -19,7 +19,7 @@ from fastapi.responses import Response
 from service_client import Held, serving
 
 from pearl_qdrant.service import ServiceSettings, connections, gate
-from pearl_qdrant.service.connections import HEAD_BYTES, METRICS, guarded_config, network_of
+from pearl_qdrant.service.connections import HEAD_BYTES, METRICS, MOST_CHUNKS, MOST_LINES, guarded_config, network_of
 from pearl_qdrant.service.gate import Gate
 from pearl_qdrant.service.observing import Metrics
 
@@ -108,6 +108,9 @@ def is_closed(client: socket.socket) -> bool:
         pytest.param(b"GET /" + b"x" * HEAD_BYTES, id="a URL"),
         pytest.param(CHUNKED + b"0\r\n" + b"".join(b"X-%d: y\r\n" % i for i in range(HEAD_BYTES // 8)), id="trailers"),
         pytest.param(CHUNKED + b"2;" + b"x" * HEAD_BYTES, id="an extension of a chunk"),
+        pytest.param(HEAD + b"X: y\r\n" * MOST_LINES + b"\r\n", id="short headers"),
+        pytest.param(CHUNKED + b"0\r\n" + b"X: y\r\n" * (MOST_LINES + 1) + b"\r\n", id="short trailers"),
+        pytest.param(CHUNKED + b"1\r\n \r\n" * MOST_CHUNKS, id="short chunks"),
     ],
 )
 def test_a_head_without_end_is_refused(server: Server, sent: bytes) -> None:
@@ -119,6 +122,13 @@ def test_a_head_without_end_is_refused(server: Server, sent: bytes) -> None:
     assert b'"error":"bad_request"' in answer
     assert server.refused("bad_request") == 1
     assert server.ask().startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_in_many_chunks_is_read(server: Server) -> None:
+    """Chunks of a few bytes may be as many as mentions, and longer ones as many as there are."""
+    sent = b"1\r\n \r\n" * (MOST_CHUNKS // 2) + (b"40\r\n" + b" " * 64 + b"\r\n") * 2 * MOST_CHUNKS
+    with closing(server.connect(CHUNKED + sent + b"0\r\n\r\n")) as client:
+        assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.mark.parametrize("sent", [b"", ASKED[:-2], CHUNKED], ids=["nothing", "half a head", "half a body"])

@@ -10,6 +10,7 @@ import pytest
 
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
+from pearl_qdrant.service import queues
 from pearl_qdrant.service.lanes import asking
 from pearl_qdrant.service.queues import Joiner
 from pearl_qdrant.service.settings import ClientGoneError, ServiceError, TimedOutError
@@ -161,6 +162,31 @@ async def test_requests_of_other_options_take_turns(linker: Linker) -> None:
     await asyncio.gather(long, short)
 
     assert linker.batches.index(["s"]) <= 2
+
+
+async def test_who_comes_during_a_batch_is_next(linker: Linker) -> None:
+    """A client whose first mention comes while a long request is linked does not wait for two batches of it."""
+    joined = joiner(linker)
+    long = asyncio.create_task(of_client(joined, "a", [f"m{i}" for i in range(40)]))
+    await settled()
+    short = asyncio.create_task(of_client(joined, "b", ["s"], LinkOptions(threshold=0.9)))
+    await settled()
+    linker.may_answer.set()
+    await asyncio.gather(long, short)
+
+    assert linker.batches.index(["s"]) == 1
+
+
+async def test_mentions_that_take_long_make_small_batches(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each mention takes a tenth of a second, a batch is soon one of a few, so that others need not wait."""
+    monkeypatch.setattr(queues.time, "monotonic", lambda: 0.1 * sum(map(len, linker.batches[:-1])))
+    linker.may_answer.set()
+
+    links = await joiner(linker, batch_mentions=128, max_queued=1000).link([f"m{i}" for i in range(500)], PLAIN)
+
+    assert [link.mention for link in links] == [f"m{i}" for i in range(500)]
+    assert len(linker.batches[0]) == 128
+    assert max(map(len, linker.batches[5:])) == 16
 
 
 async def test_long_mentions_make_small_batches(linker: Linker) -> None:
