@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 import numpy as np
@@ -90,6 +91,24 @@ def test_a_rare_value_says_more_than_a_frequent_one() -> None:
     assert logit("Malta", 1) <= HIGHEST
 
 
+def test_what_follows_from_a_name_says_little_more() -> None:
+    """A maker that all products of a name have does not make the nearest one surer, as one that tells them apart does."""
+    makers = [f"{one} Works" for one in PLACES]
+    column = {"maker": BaseColumn.of([[one] for one in makers * 10])}
+
+    def logit(of_second: int) -> float:
+        rows = [{"maker": [one]} for one in makers * 10]
+        has = [
+            [{"maker": [one]}, {"maker": [makers[(i + of_second) % len(makers)]]}] for i, one in enumerate(makers * 10)
+        ]
+        compared = compare_rows(rows, [[0.5, 0.3]] * len(rows), has, column, shipped_weights())
+        evidence = Evidence(column)
+        evidence.learn(compared)
+        return float(evidence.logits(compared)[:, 0].mean())
+
+    assert 0 <= logit(0) < 0.5 * logit(1)
+
+
 def test_evidence_is_added_to_the_odds_against_nil() -> None:
     """Odds of a candidate by its name, times its factor, are its odds afterwards; without evidence nothing changes."""
     evidence, before = Evidence({}), np.array([[0.3, 0.2], [0.3, 0.2]])
@@ -109,6 +128,7 @@ def test_a_property_tells_namesakes_apart(towns: EntityLinker) -> None:
     assert found.candidates[0].properties == {"state": 1.0}
     assert found.candidates[1].properties["state"] < 0.5
     assert towns.link("Springfield", properties={"founded": 1821}).entity_id == "t3"
+    assert asyncio.run(towns.alink("Springfield", properties={"state": "missouri"})) == found
 
 
 def test_a_batch_takes_columns_in_step_with_the_mentions(towns: EntityLinker) -> None:
