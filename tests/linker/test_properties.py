@@ -92,7 +92,7 @@ def test_a_rare_value_says_more_than_a_frequent_one() -> None:
 
 
 def test_what_follows_from_a_name_says_little_more() -> None:
-    """A maker that all products of a name have does not make the nearest one surer, as one that tells them apart does."""
+    """A maker that all products of a name share raises the nearest one less than a maker that tells them apart."""
     makers = [f"{one} Works" for one in PLACES]
     column = {"maker": BaseColumn.of([[one] for one in makers * 10])}
 
