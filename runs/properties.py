@@ -42,8 +42,8 @@ START: dict[str, tuple[float, ...]] = {
 }
 """What each kind has before any set is counted, as `PRIOR` of them."""
 PRIOR = 0.4
-FIRST = np.array([0.7, 1.1, 0.9, 0.65, 0.8, *np.log([0.025, 28, 18, 1e-3, 0.05])])
-WIDTH = np.array([0.3, 0.3, 0.3, 0.3, 0.3, 0.7, 0.7, 0.7, 1.0, 0.7])
+FIRST = np.array([0.7, 1.1, 0.9, 0.65, 0.8, *np.log([0.025, 28, 18, 0.5, 1e-3, 0.05])])
+WIDTH = np.array([0.3, 0.3, 0.3, 0.3, 0.3, 0.7, 0.7, 0.7, 0.5, 1.0, 0.7])
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def _even(values: Sequence[float]) -> dict[Kind, Sequence[float]]:
 
 
 UNFITTED = Weights(
-    _even(START["right"]), _even(START["other"]), dict.fromkeys(KINDS, 1.0), 0.7, 0.03, 30, 10, 1e-3, 5e-3
+    _even(START["right"]), _even(START["other"]), dict.fromkeys(KINDS, 1.0), 0.7, 0.03, 30, 10, 0.5, 1e-3, 5e-3
 )
 
 
@@ -162,9 +162,9 @@ def counted(cases: Sequence[Case]) -> dict[str, dict[Kind, Sequence[float]]]:
 def weights_of(x: npt.NDArray[np.float64], shares: dict[str, Any]) -> Weights:
     """Weights by the numbers that are searched."""
     weight = {kind: round(abs(float(one)), 3) for kind, one in zip(KINDS, x, strict=False)}
-    rest = [abs(float(x[4])), min(math.exp(float(x[5])), 0.3), *(math.exp(min(float(one), 8.0)) for one in x[6:8])]
-    least = [min(math.exp(float(one)), 0.2) for one in x[8:10]]
-    names = ("against", "astray", "rows", "local", "least", "least_nil")
+    rest = [abs(float(x[4])), min(math.exp(float(x[5])), 0.3), *(math.exp(min(float(one), 8.0)) for one in x[6:9])]
+    least = [min(math.exp(float(one)), 0.2) for one in x[9:11]]
+    names = ("against", "astray", "rows", "local", "near", "least", "least_nil")
     numbers: dict[str, Any] = dict(zip(names, [float(f"{one:.3g}") for one in rest + least], strict=True))
     return Weights(**shares, weight=weight, **numbers)
 

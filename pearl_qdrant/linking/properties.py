@@ -4,16 +4,15 @@
 
 A level counts by how much more often the right entity agrees so well than another one does:
 
-    ratio = weight(kind) * log(right(level) / other(level))     times `against` where it speaks against
-    column = log(related * exp(ratio) + 1 - related)            `related`: whether the column is of these entities
+    column = weight(kind) * log(right(level) / other(level))    times `against` where it speaks against
     logit = log((1 - astray) * exp(sum of columns) + astray)    `astray`: rows whose columns are of others
 
 `right` starts as what labelled lists say (`properties.json`, fitted by `runs/properties.py`), and follows the rows of
-the list itself, without labels: each candidate counts by its probability by the name and the other columns. `related`
-follows them, too: by how much likelier they are with the column's ratios than without. So a column of another thing,
-or a shuffled one, adds nothing. `other` is how often two entities of the base agree, how many have this very value,
-and how well the other candidates of the row agree. What is missing on either side says nothing; a row without
-evidence keeps its link as it is.
+the list itself, without labels: each candidate counts by its probability by the name and the other columns. So a
+column of another thing, or a shuffled one, adds nothing. `other` is how often two entities of the base agree, how
+many have this very value, and how well the other candidates of the row agree; the nearer a candidate is by its name,
+the more it is how often candidates of one name agree with each other, since what follows from the name says nothing
+more. What is missing on either side says nothing; a row without evidence keeps its link as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
-from itertools import islice, zip_longest
+from itertools import combinations, islice, zip_longest
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -54,7 +53,7 @@ ROWS = 1000  # of a list that are read before the first is answered; what earlie
 
 COUNTED_AS = 10.0  # How often labelled lists saw entities agree counts as much as so many pairs of the base
 LEAST_CHANCE = 1e-3
-UNRELATED = 0.05  # chance of a column to be of another thing, before the rows of a list say so
+NEAREST, LEAST_PAIR = 6, 1e-4  # candidates of a row that are compared with each other, and the least weight of a pair
 HIGHEST = math.log(1000)  # logits of all columns together, since they may say the same thing twice
 ROUNDS = 5  # in which candidates and columns are weighed by turns
 _TIE = 1e-9
@@ -71,6 +70,7 @@ class Weights:
         astray: Share of rows whose columns are of another entity.
         rows: Labelled rows that `right` counts as, beside those of the list.
         local: As how many candidates the base counts, beside those of the row.
+        near: Power of its probability by the name to which a candidate is another entity of a near name.
         least: Least probability of a candidate by its name.
         least_nil: The same of NIL.
     """
@@ -82,6 +82,7 @@ class Weights:
     astray: float
     rows: float
     local: float
+    near: float
     least: float
     least_nil: float
 
@@ -100,11 +101,14 @@ class ComparedRows:
         probabilities: By the name, (n, k); 0 where there is no candidate.
         levels: Of each column, (n, k, c); -1 where nothing is known.
         chances: How often another entity of the base agrees at each level, (n, c, `LEVELS`).
+        near: Pairs of candidates of a row that agree at each level, by the product of their probabilities,
+            (c, `LEVELS`).
     """
 
     probabilities: FloatArray
     levels: npt.NDArray[np.int64]
     chances: FloatArray
+    near: FloatArray
 
     def other(self, local: float) -> FloatArray:
         """How often another entity agrees, (n, c, `LEVELS`), by the base and, beside it, by the row's candidates."""
@@ -124,15 +128,20 @@ def compare_rows(
     """Compare the values of rows with those of their candidates, each by property."""
     shape = len(rows), max(1, *map(len, probabilities)) if probabilities else 1
     by_name, levels = np.zeros(shape), np.full((*shape, len(columns)), -1)
-    chances = np.full((len(rows), len(columns), LEVELS), 1 / LEVELS)
+    chances, near = np.full((len(rows), len(columns), LEVELS), 1 / LEVELS), np.zeros((len(columns), LEVELS))
     for i, row in enumerate(pausing(rows)):
         by_name[i, : len(probabilities[i])] = probabilities[i]
+        some = sorted(zip(probabilities[i], has[i], strict=False), key=lambda one: -one[0])[:NEAREST]
+        pairs = [(p * q, one, two) for (p, one), (q, two) in combinations(some, 2) if p * q >= LEAST_PAIR]
         for c, (name, column) in enumerate(columns.items()):
             if given := row.get(name, ()):
                 found = [column.level(given, one.get(name, ())) for one in has[i]]
                 levels[i, : len(found), c] = [-1 if level is None else level for level in found]
                 chances[i, c] = _chances(column, given, weights)
-    return ComparedRows(by_name, levels, chances)
+            for weight, one, two in pairs:
+                if (level := column.level(one.get(name, ()), two.get(name, ()))) is not None:
+                    near[c, level] += weight
+    return ComparedRows(by_name, levels, chances, near)
 
 
 def _chances(column: BaseColumn, given: Sequence[str], weights: Weights) -> FloatArray:
@@ -155,7 +164,7 @@ class Evidence:
         kinds = [column.kind for column in columns.values()]
         self._weight = np.array([self.weights.weight[kind] for kind in kinds])
         self._counts = np.array([self.weights.right[kind] for kind in kinds]).reshape(-1, LEVELS) * self.weights.rows
-        self._odds = np.full(len(kinds), math.log((1 - UNRELATED) / UNRELATED))
+        self._near = np.zeros_like(self._counts)
 
     @property
     def right(self) -> FloatArray:
@@ -163,40 +172,39 @@ class Evidence:
         return _shares(self._counts)
 
     def learn(self, rows: ComparedRows) -> None:
-        """Estimate from rows without labels how often the right entity agrees, and whether a column says anything."""
-        other, counts, odds, astray = rows.other(self.weights.local), self._counts, self._odds, self.weights.astray
+        """Estimate from rows without labels how often the right entity agrees."""
+        self._near = self._near + rows.near
+        other, counts, astray = self._other(rows), self._counts, self.weights.astray
         for _ in range(ROUNDS):
-            ratios, related = self._ratios(rows, _shares(counts), other), _related(odds)
-            columns = np.log1p(related * (ratios - 1))
-            others = np.moveaxis(columns.sum(axis=2, keepdims=True) - columns, 2, 0)  # none confirms itself
-            by_others = [self.updated(rows.probabilities, _mixed(one, astray)) for one in others]
-            of_others = np.stack(by_others, axis=2)
-            gains = (of_others * (ratios - 1)).sum(axis=1)
-            odds = self._odds + np.log1p(np.maximum(gains, LEAST_CHANCE - 1)).sum(axis=0)
-            stray = np.maximum(1 - related, astray)
-            own = of_others * (1 - stray) * ratios / ((1 - stray) * ratios + stray)
-            found = [np.where(rows.levels == level, own, 0.0).sum(axis=(0, 1)) for level in range(LEVELS)]
+            logits = self._logits(rows, _shares(counts), other)
+            others = np.moveaxis(logits.sum(axis=2, keepdims=True) - logits, 2, 0)  # a column does not confirm itself
+            own = [self.updated(rows.probabilities, _mixed(one, astray)) * _own(one, astray) for one in others]
+            found = [
+                np.where(rows.levels == level, np.stack(own, axis=2), 0.0).sum(axis=(0, 1)) for level in range(LEVELS)
+            ]
             counts = self._counts + np.stack(found, axis=1)
-        self._counts, self._odds = counts, odds
+        self._counts = counts
 
     def logits(self, rows: ComparedRows) -> FloatArray:
         """What the columns add to the logit of each candidate, (n, k)."""
-        related = _related(self._odds)
-        ratios = self._ratios(rows, self.right, rows.other(self.weights.local))
-        is_known = (rows.levels >= 0) & (related > 0)
-        columns = np.log1p(related * (ratios - 1)).sum(axis=2)
-        return np.where(is_known.any(axis=2), _mixed(columns, self.weights.astray), 0.0)
+        found = self._logits(rows, self.right, self._other(rows))
+        return np.where((rows.levels >= 0).any(axis=2), _mixed(found.sum(axis=2), self.weights.astray), 0.0)
 
-    def _ratios(self, rows: ComparedRows, right: FloatArray, other: FloatArray) -> FloatArray:
-        """How much likelier what each column says is of the right entity, (n, k, c); 1 where it says nothing."""
-        ratios = np.log(np.maximum(right, LEAST_CHANCE) / other)
-        ratios[..., EQUAL] = np.maximum(ratios[..., EQUAL], 0.0)  # a value that most have is no contradiction
-        weight = np.repeat(self._weight[:, None], LEVELS, axis=1)
-        weight[:, EQUAL] = np.maximum(weight[:, EQUAL], 1.0)  # what is equal is no weaker for what is only alike
-        of_level = np.where(ratios > 0, ratios, ratios * self.weights.against) * weight
-        at = np.maximum(rows.levels, 0)[..., None]
-        found = np.take_along_axis(np.broadcast_to(of_level[:, None], (*at.shape[:3], LEVELS)), at, axis=3)[..., 0]
-        return np.where(rows.levels >= 0, np.exp(np.minimum(found, HIGHEST)), 1.0)
+    def _other(self, rows: ComparedRows) -> FloatArray:
+        """How often another entity that is as near by its name agrees as each candidate does, (n, k, c)."""
+        near = _shares(rows.chances * COUNTED_AS + self._near)
+        far, near = (_at_levels(rows, one[:, None]) for one in (rows.other(self.weights.local), near))
+        found: FloatArray = far + (near - far) * rows.probabilities[..., None] ** self.weights.near
+        return np.maximum(found, LEAST_CHANCE)
+
+    def _logits(self, rows: ComparedRows, right: FloatArray, other: FloatArray) -> FloatArray:
+        """What each column adds, (n, k, c)."""
+        found = np.log(_at_levels(rows, np.maximum(right, LEAST_CHANCE)) / other)
+        is_equal = rows.levels == EQUAL
+        found = np.where(is_equal, np.maximum(found, 0.0), found)  # a value that most have is no contradiction
+        weight = np.where(is_equal, np.maximum(self._weight, 1.0), self._weight)  # no weaker for what is only alike
+        found = np.where(found > 0, found, found * self.weights.against) * weight
+        return np.where(rows.levels >= 0, found, 0.0)
 
     def updated(self, probabilities: FloatArray, logits: FloatArray) -> FloatArray:
         """Probabilities by the names, (n, k), with logits added to the odds; what is missing to 1 is that of NIL. Rows
@@ -207,6 +215,13 @@ class Evidence:
         odds = np.where(is_there, np.maximum(probabilities, self.weights.least) * np.exp(logits), 0.0)
         updated = odds / (nil + odds.sum(axis=1, keepdims=True))
         return np.where(logits.any(axis=1, keepdims=True), updated, probabilities)
+
+
+def _at_levels(rows: ComparedRows, of_levels: FloatArray) -> FloatArray:
+    """What belongs to the level of each candidate's columns, (n, k, c)."""
+    at = np.maximum(rows.levels, 0)[..., None]
+    found: FloatArray = np.take_along_axis(np.broadcast_to(of_levels, (*at.shape[:3], LEVELS)), at, axis=3)[..., 0]
+    return found
 
 
 def _shares(counts: FloatArray) -> FloatArray:
@@ -220,10 +235,11 @@ def _mixed(logits: FloatArray, astray: float) -> FloatArray:
     return mixed
 
 
-def _related(odds: FloatArray) -> FloatArray:
-    """The probability that columns are of the entities, by its logit; 0 where it is as good as that."""
-    related = 1 / (1 + np.exp(-np.clip(odds, -50, 50)))
-    return np.where(related > LEAST_CHANCE, related, 0.0)
+def _own(logits: FloatArray, astray: float) -> FloatArray:
+    """The probability that the columns are of the candidate, if it is the right one."""
+    odds = (1 - astray) * np.exp(np.minimum(logits, HIGHEST))
+    own: FloatArray = odds / (odds + astray)
+    return own
 
 
 def values_of(cell: Any) -> tuple[str, ...]:

@@ -294,10 +294,17 @@ class ReadingLinker:
         )
         return self._judged(self._lifetime.while_open(answers), chosen)
 
-    async def alink(self, mention: str, options: LinkOptions | None = None, **keywords: Unpack[LinkKeywords]) -> Link:
+    async def alink(
+        self,
+        mention: str,
+        options: LinkOptions | None = None,
+        *,
+        properties: Mapping[str, object] | None = None,
+        **keywords: Unpack[LinkKeywords],
+    ) -> Link:
         """`link` for asyncio: runs in a thread and does not block the event loop."""
         chosen = (options or LinkOptions()).updated(**keywords)
-        return await asyncio.to_thread(self.link, mention, chosen)
+        return await asyncio.to_thread(self.link, mention, chosen, properties=properties)
 
     async def alink_batch(
         self,
