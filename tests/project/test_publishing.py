@@ -18,6 +18,10 @@ import pearl_qdrant
 PUBLISHING = runpy.run_path(str(ROOT / ".ci" / "publishing.py"))
 OWNED: re.Pattern[str] = PUBLISHING["OWNED"]
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")}
+ON_NODE_24 = {"checkout": 5, "setup-python": 6, "upload-artifact": 6, "download-artifact": 7} | {
+    "setup-buildx-action": 4, "login-action": 4, "metadata-action": 6, "build-push-action": 7
+}  # fmt: skip
+"""The first version of each action that runs on Node 24: runners have no Node 20 since autumn 2026."""
 SKILL = (ROOT / "skills" / "pearl-qdrant" / "SKILL.md").read_text("utf-8")
 
 
@@ -83,7 +87,8 @@ def test_a_workflow_runs_what_is_here(name: str) -> None:
     for job in workflow["jobs"].values():
         for step in job["steps"]:
             if "uses" in step:
-                assert re.fullmatch(r"[\w-]+/[\w-]+@(v\d+|release/v\d+)", step["uses"])
+                action, version = re.fullmatch(r"[\w-]+/([\w-]+)@(?:release/)?v(\d+)", step["uses"]).groups()  # type: ignore[union-attr]
+                assert int(version) >= ON_NODE_24.get(action, 1), step["uses"]
             for path in re.findall(r"\.ci/[\w.]+", step.get("run", "")):
                 assert (ROOT / path).exists(), path
         assert set(job.get("needs", "").split()) <= workflow["jobs"].keys()
@@ -143,11 +148,13 @@ def test_the_card_of_the_model_says_what_a_hub_shows() -> None:
     for path in ("pearl_qdrant/encoder/models/pearl-mini/README.md", "runs/multilingual/pearl_mini_card.md"):
         _, head, text = (ROOT / path).read_text("utf-8").split("---\n", 2)
         card = yaml.safe_load(head)
-        measured = [one["metrics"][0]["value"] for one in card["model-index"][0]["results"]]
+        results = card["model-index"][0]["results"]
+        measured = [one["metrics"][0]["value"] for one in results]
 
         assert (card["license"], card["pipeline_tag"]) == ("apache-2.0", "sentence-similarity")
         assert all(re.fullmatch(r"[a-z]{2}|multilingual", code) for code in card["language"])
-        assert card["datasets"]
+        assert {one["dataset"]["type"] for one in results} >= set(card["datasets"]) > set()
+        assert all(re.fullmatch(r"[\w-]+/[\w-]+", one["dataset"]["type"]) for one in results)  # ids of the hub
         assert card["tags"]
         assert len(measured) == 4
         if path.startswith("pearl_qdrant"):
