@@ -20,9 +20,12 @@ from ingest.readers.headers import columns_of
 
 _LEAST_TYPES = 20
 _JOINED = re.compile(r";\s|\|")
-_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}")
+_ID_LIKE = re.compile(
+    r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}|\d+/[a-z]+"
+)
+_PHRASE = re.compile(r"[^\W\d_] [^\W\d_]")
 _MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
-_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
+_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?|“[^”]+”")
 
 
 def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
@@ -37,11 +40,12 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
             message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
             yield ReadWarning(f"{message}. Name another column", options=(option,))
         quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
-            message = (
-                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
-            )
-            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
+        if len(quoted) > max(2, 0.2 * len(cells)):
+            message = f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. "
+            if table.is_unquoted:
+                yield ReadWarning(f"{message}If the file is quoted as CSV is, name the format csv", options=("format",))
+            else:
+                yield ReadWarning(f"{message}Take them away if the names have none", options=(option,))
             break
     for i in layout.aliases:
         cells = column_of(rows, i)
@@ -88,6 +92,10 @@ def _find_other_rows(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     if names < HALF * ids and not header:
         message = f"{table.path}: many ids have the same name by column {layout.name + 1}. Is another column the name?"
         yield ReadWarning(message, options=("name_column",))
+    phrases = [cell for cell in column_of(rows, layout.id) if _PHRASE.search(cell)]
+    if not header and len(phrases) > max(LEAST_ROWS, HALF * len(rows)):
+        message = f"{table.path}: the ids of column {layout.id + 1} look like names ({make_excerpt(phrases[0])})"
+        yield ReadWarning(f"{message}. Is another column the id?", options=("id_column", "name_column"))
     if not header or ids > HALF or any(holds_kinds_of_names(table, i) for i in range(len(header))):
         return
     pairs = {(str(row[layout.id]), str(row[layout.name])) for row in rows if len(row) >= layout.width}
