@@ -139,7 +139,9 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         others = [Place(f"{path}.item", n, set()) for path, n in source.others]
     elif prefix:
         others = [
-            one for one in others if one.path != prefix and (columns_of([*one.keys], "name") or one.keys & {*WRAPPED})
+            one
+            for one in others
+            if one.path != prefix and (columns_of([*one.keys], "name") or "attributes" in one.keys)
         ]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path not in ("item", "children.item")]
