@@ -138,11 +138,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if isinstance(source, XmlSource):
         others = [Place(f"{path}.item", n, set()) for path, n in source.others]
     elif prefix:
-        others = [
-            one
-            for one in others
-            if one.path != prefix and (columns_of([*one.keys], "name") or "attributes" in one.keys)
-        ]
+        others = [one for one in others if one.path != prefix and one.may_have_names]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path not in ("item", "children.item")]
     table.warnings += _of_others(source.path, others)
