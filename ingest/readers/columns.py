@@ -177,7 +177,7 @@ def find_layout(table: Table, columns: TableColumns) -> Layout:
     if table.header is None:
         first = list(map(shown, table.sample[0])) if table.sample else []
         if not columns.given():
-            _refuse_half_a_header(table, [cell.strip() for cell in first])
+            _refuse_half_a_header(table)
         elif columns.names() and first:
             table.header = first
     parts = parts_of_name(table.header) if table.header is not None and columns.name is None else ()
@@ -214,16 +214,21 @@ def _join(table: Table, header: list[str], parts: Sequence[int]) -> None:
     table.rows = ((number, row if isinstance(row, BadLine) else joined(row)) for number, row in rows)
 
 
-def _refuse_half_a_header(table: Table, cells: list[str]) -> None:
+def _refuse_half_a_header(table: Table) -> None:
     """Refuse a first row with words that only a header has, where its column of ids or names is not known."""
+    rows = [[shown(cell).strip() for cell in row] for row in table.sample]
+    while len(rows) > 1 and sum(map(bool, rows[0])) < 2 <= sum(map(bool, rows[1])):
+        del rows[0]  # a title
+    cells, below = (*rows[:2], [], [])[:2]
     words = [cell for i, cell in enumerate(cells) if cell.casefold() in (("id", *_ONLY_HEADERS)[i > 0 :])]
     known = [cells[i] for what in ("name", "alias", "type") for i in columns_of(cells, what)]
-    below = [shown(cell).strip() for cell in table.sample[1]] if len(table.sample) > 1 else []
-    if columns_of(cells, "id") and below and not below[0] and columns_of(below, "name"):
+    is_split = any(above < cell for above, cell in zip(cells[1:], below[1:], strict=False) if not above)
+    is_whole = all(row[0] for row in rows[2:]) and cells[:1] > [""]
+    if below and not below[0] and ((columns_of(cells, "id") and columns_of(below, "name")) or (is_split and is_whole)):
         message = f"the header has two rows ('{make_excerpt(', '.join(below))}' is the second). Write it as one"
         raise _column_error(table, cells, "name", message)
     has_index = bool(cells) and (not cells[0] or cells[0].startswith(INDEX))
-    is_counted = [shown(row[0]) for row in table.sample[1:4]] == ["0", "1", "2"]
+    is_counted = [row[0] for row in rows[1:4]] == ["0", "1", "2"]
     if len(cells) > 1 and cells[0] in HEADERS["name"] and all(map(_LOWER_WORD.fullmatch, cells)):
         word, what, advice = cells[0], "id", "Name it, or the column of names for both"
     elif words:
@@ -252,10 +257,21 @@ def _column_error(table: Table, header: list[str] | None, what: str, message: st
     """The error for a column; without a message, that neither the options nor the header give it."""
     message = message or f"no column is known to be the {what}. Name it"
     if header is not None:
-        names = ", ".join(make_excerpt(cell) for cell in header[:_MAX_COLUMNS_SHOWN])
+        names = ", ".join(make_excerpt(cell) + _inside(table, i) for i, cell in enumerate(header[:_MAX_COLUMNS_SHOWN]))
         more = f", and {len(header) - _MAX_COLUMNS_SHOWN} more" * (len(header) > _MAX_COLUMNS_SHOWN)
-        message = f"{message} (the columns are: {names}{more})"
+        where = table.about.partition(", the ")[2]
+        message = f"{message} (the columns {f'of the {where} ' * bool(where)}are: {names}{more})"
     return FormatError(table.path, table.header_line or None, f"{message}.", option=f"{what}_column")
+
+
+def _inside(table: Table, i: int) -> str:
+    """The paths in a column of objects, or of lists of them, as an option would name them."""
+    first: Any = next((row[i] for row in table.sample if i < len(row) and row[i]), None) if table.is_typed else None
+    outer = (table.header or [])[i : i + 1]
+    if isinstance(first, list):
+        outer, first = [*outer, "0"], first[0]
+    paths = [".".join((*outer, key)) for key in first][:_MAX_SHOWN] if isinstance(first, dict) else []
+    return f" (in it: {', '.join(map(make_excerpt, paths))})" if paths else ""
 
 
 def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]]) -> Layout:

@@ -36,9 +36,12 @@ _SYMBOLS = _words("symbols")
 _NUMBERS = (["nr"], ["no"], ["num"], ["number"])  # of a row or of an entity, where there is no other id
 
 _OF_KINDS = _words("many_have_the_same")
-"""Before a word for ids: many entities have the same."""
+"""Before a word for ids or names: many entities have the same."""
 
-_JOINED = {"id": re.compile(r"[A-Z]{3,}(?:ID|CODE)"), "name": re.compile(r"(?!FIRST|LAST|SUR|USER|FILE)[A-Z]{3,}NAME")}
+_JOINED = {
+    "id": re.compile(r"[A-Z]{3,}(?:ID|CODE)"),
+    "name": re.compile(r"(?!FIRST|LAST|SUR|USER|FILE|[A-Z]*(?:TYPE|CLASS|CATEGORY)NAME)[A-Z]{3,}NAME"),
+}
 _OF_PERSONS = _words("of_persons")
 _PARTS = {word: place for place, words in enumerate(_WORDS["parts_of_a_name"]) for word in words.split()}
 """Columns of parts of a person's name, in their order in it."""
@@ -90,7 +93,7 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
         if (place := whole.get("".join(words))) is not None:
             found.append((0, place, i))
         elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
-            is_weak = words[-2] in OTHER_NAMES if what == "name" else what == "id" and words[-2] in _OF_KINDS
+            is_weak = words[-2] in {"name": _OF_KINDS | OTHER_NAMES, "id": _OF_KINDS}.get(what, ())
             is_of_others = what == "name" and words[-2] in _OF_OTHERS
             found.append((5 if is_of_others else 1 + 2 * is_weak, 0, i))
         elif what == "name" and (words[:2] == ["name", "of"] or tuple(words) in in_ascii):
@@ -175,6 +178,7 @@ INDEX = "Unnamed: "  # what pandas writes over a column without a name
 NUMBER = re.compile(r"[-+]?[\d.,  ]*\d(?:[eE][-+]?\d+)?%?")
 DIGIT = re.compile(r"\d")
 _WORD = re.compile(r"[^\W\d_][\w .:/()#*&-]{0,39}")
+_JOINED_WORDS = re.compile(r"[^\W\d_][^\W_]*(?:_[^\W_]+)+")
 _N_TITLES = 20  # rows in which the header is looked for
 _N_OTHERS = 5  # rows after the first that must have ids with digits
 _MOST = 0.9  # of the rows
@@ -183,8 +187,9 @@ _SOME = 0.8  # of many cells; one may be a question
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
     """Whether the first row of a table is a header, although its words for ids and names are not known: all its cells
-    are different words, and two of them are `HEADER_WORDS`, one of several is the name of something, the ids of the
-    others have digits and the first has none, or the others have numbers where it has words.
+    are different words, and two of them are `HEADER_WORDS`, one of several is the name of something, most have a sign
+    between their words that no other row has, the ids of the others have digits and the first has none, or the others
+    have numbers where it has words.
     """
     cells = [str(cell).strip() for cell in first]
     while cells and not cells[-1]:
@@ -204,6 +209,9 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
         return True
     last = [(words_of(cell) or [""])[-1] for cell in cells]
     if is_digit_less and sum(word in HEADER_WORDS for word in last) >= 2:
+        return True
+    n_joined = sum(_JOINED_WORDS.fullmatch(cell) is not None for cell in cells)
+    if 2 * n_joined > len(cells) and others and not any("_" in shown(cell) for row in others for cell in row):
         return True
     if len(cells) > 2 and any(word == "name" != cell.casefold() for word, cell in zip(last, cells, strict=True)):
         return True

@@ -116,6 +116,10 @@ class Place:
     n: int
     keys: set[str]
 
+    @property
+    def may_have_names(self) -> bool:
+        return "attributes" in self.keys or bool(columns_of([*self.keys], "name"))  # as those of JSON:API
+
 
 def find_places(source: ByteSource) -> tuple[set[str], list[Place]] | None:
     """The keys of the whole document, "" among them if it is an array, and the outermost lists and maps of objects of

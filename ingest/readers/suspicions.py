@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from ingest.io.report import ReadWarning, make_excerpt
 from ingest.readers.columns import (
@@ -19,10 +21,15 @@ from ingest.readers.columns import (
 from ingest.readers.headers import columns_of, part_columns
 
 _LEAST_TYPES = 20
+_APART = 1.2  # runs of rows, and names, for each id
 _JOINED = re.compile(r";\s|\|")
-_ID_LIKE = re.compile(r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}")
+_ID_LIKE = re.compile(
+    r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}|\d+/[a-z]+|"
+    r"[A-Za-z][\w.-]*:[A-Z]{0,4}\d{2,}"
+)
+_PHRASE = re.compile(r"[^\W\d_] [^\W\d_]")
 _MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
-_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?")
+_IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?|“[^”]+”")
 
 
 def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
@@ -37,11 +44,12 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
             message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
             yield ReadWarning(f"{message}. Name another column", options=(option,))
         quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
-        if table.is_unquoted and len(quoted) > max(2, 0.2 * len(cells)):
-            message = (
-                f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. If the "
-            )
-            yield ReadWarning(f"{message}file is quoted as CSV is, name the format csv", options=("format",))
+        if len(quoted) > max(2, 0.2 * len(cells)):
+            message = f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. "
+            if table.is_unquoted:
+                yield ReadWarning(f"{message}If the file is quoted as CSV is, name the format csv", options=("format",))
+            else:
+                yield ReadWarning(f"{message}Take them away if the names have none", options=(option,))
             break
     for i in layout.aliases:
         cells = column_of(rows, i)
@@ -96,15 +104,22 @@ def _find_other_rows(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     if names < HALF * ids and not header:
         message = f"{table.path}: many ids have the same name by column {layout.name + 1}. Is another column the name?"
         yield ReadWarning(message, options=("name_column",))
-    if not header or ids > HALF or any(holds_kinds_of_names(table, i) for i in range(len(header))):
+    phrases = [cell for cell in column_of(rows, layout.id) if _PHRASE.search(cell)]
+    if not header and len(phrases) > max(LEAST_ROWS, HALF * len(rows)):
+        message = f"{table.path}: the ids of column {layout.id + 1} look like names ({make_excerpt(phrases[0])})"
+        yield ReadWarning(f"{message}. Is another column the id?", options=("id_column", "name_column"))
+    if any(holds_kinds_of_names(table, i) for i in range(len(header))):
         return
-    pairs = {(str(row[layout.id]), str(row[layout.name])) for row in rows if len(row) >= layout.width}
-    of_ids = set(columns_of(header, "id"))
-    is_one_name = len(pairs) == len({id_ for id_, _ in pairs})
-    others = (i for i in range(len(header)) if i not in (layout.id, layout.name) and (is_one_name or i in of_ids))
+    pairs = [(str(row[layout.id]), str(row[layout.name])) for row in rows if len(row) >= layout.width]
+    n_ids, n_runs, n_pairs = len({id_ for id_, _ in pairs}), len(list(groupby(pairs, itemgetter(0)))), len(set(pairs))
+    column = f"'{header[layout.id]}'" if header else str(layout.id + 1)
+    others = [i for i in range(len(header)) if i not in (layout.id, layout.name)] if ids <= HALF else []
+    if n_pairs != n_ids:
+        others = [i for i in columns_of(header, "id") if i in others]
     other = next((i for i in others if len(column_of(rows, i)) == len(rows) and different(table, i) == 1.0), None)
     if other is not None:
-        message = (
-            f"{table.path}: the ids of column '{header[layout.id]}' repeat, and each row has its own value in column"
-        )
+        message = f"{table.path}: the ids of column {column} repeat, and each row has its own value in column"
         yield ReadWarning(f"{message} '{header[other]}'. Are the rows of something else?", options=("id_column",))
+    elif len(pairs) > _LEAST_TYPES and min(n_runs, n_pairs) > _APART * n_ids:
+        message = f"{table.path}: the ids of column {column} repeat in rows apart, with other names. If these are names"
+        yield ReadWarning(f"{message} of other entities, name another column", options=("id_column",))

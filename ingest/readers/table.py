@@ -67,6 +67,7 @@ from pearl_qdrant.records import Entity
 _N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
 _N_SHEETS = 10  # of a workbook, in which a header is looked for
 _MANY = 20  # keys of an object whose values are texts or lists, which are no columns
+_MOST_LEVELS = 8  # of objects, in which names by key are looked for
 _LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
 _MOST_KEYS = 4  # of a group of records: id, name, description and the list
@@ -141,7 +142,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     if isinstance(source, XmlSource):
         others = [Place(f"{path}.item", n, set()) for path, n in source.others]
     elif prefix:
-        others = [one for one in others if one.path != prefix and columns_of(sorted(one.keys), "name")]
+        others = [one for one in others if one.path != prefix and one.may_have_names]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path not in ("item", "children.item")]
     place = ".".join(source.place) if isinstance(source, XmlSource) else prefix
@@ -192,9 +193,20 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
         elif not all(isinstance(one, str) for one in values):
             return
         what = f"one object of {len(values):,} texts by key ({make_excerpt(next(iter(found)))}, ...)"
+    elif (inner := _largest_map(found))[0] > _MANY:
+        query = f"-c '{inner[1]} | to_entries[] | {{id: .key, name: .value}}' FILE > names.jsonl"
+        what = f"one object, in which are {inner[0]:,} texts by key"
     else:
         return
     raise FormatError(path, None, f"is {what}. Make records of it: jq {query}")
+
+
+def _largest_map(found: dict[str, Any], path: str = ".", depth: int = 0) -> tuple[int, str]:
+    """How many texts by key the largest object of only these has, in an object without a name, and its path for jq."""
+    if depth > _MOST_LEVELS or columns_of(list(found), "name"):
+        return 0, path
+    inner = (_largest_map(one, f'{path}["{key}"]', depth + 1) for key, one in found.items() if isinstance(one, dict))
+    return max((len(found) * all(isinstance(one, str) for one in found.values()), path), *inner, (0, ""))
 
 
 def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases: Sequence[Base]) -> str | None:

@@ -45,6 +45,10 @@ TAXA = (
     "7\t|\tToyus sapiens\t|\t\t|\tscientific name\t|\n7\t|\ttoy man\t|\t\t|\tcommon name\t|\n"
     "7\t|\tToyus sapiens Maker, 1758\t|\t\t|\tauthority\t|\n8\t|\tDollus\t|\tDollus <plants>\t|\tscientific name\t|\n"
 )
+LOINC = (
+    '"LOINC_NUM","COMPONENT","CLASS","CONSUMER_NAME","SHORTNAME","LONG_COMMON_NAME","DisplayName"\n'
+    '"100-0","Toy","CHEM","Toy, blood","Toy SerPl","Toy [Mass/volume] in Serum","Toy [Mass/Vol]"\n'
+)
 HGNC = (
     "hgnc_id\tsymbol\tname\tlocus_group\tlocus_type\tstatus\talias_symbol\talias_name\tprev_symbol\tprev_name\n"
     'HGNC:1\tTOY1\ttoy protein 1\tprotein-coding gene\tgene\tApproved\t"T1|TYA"\t"a toy|the toy"\tTOY0\t\n'
@@ -77,6 +81,7 @@ SPARQL = {"head": {"vars": ["item", "itemLabel", "type"]}, "results": {"bindings
 
 CASES: dict[str, tuple[str, str, dict[str, list[str]]]] = {
     "cities.txt": ("geonames", CITY * 2, {"1": ["Toyburg", "Toyville", "Тойбург"]}),
+    "Loinc.csv": ("loinc", LOINC, {"100-0": ["Toy [Mass/volume] in Serum", "Toy [Mass/Vol]", "Toy SerPl", "Toy, blood"]}),
     "alternateNames.txt": ("geonames", NAMES, {"1": ["Toyburg City", "Lelula"], "2": ["Elsewhere"]}),
     "names.dmp": ("ncbi-taxonomy", TAXA, {"7": ["Toyus sapiens", "toy man"], "8": ["Dollus"]}),
     "gene_info": ("ncbi-gene", GENES, {"7": ["TOY1", "T1", "TYA", "toy protein 1"]}),

@@ -79,7 +79,9 @@ def test_columns_may_be_numbered_and_must_be_text(tmp_path: Path) -> None:
     for name in ("1", "many"):
         with pytest.raises(FormatError, match="are not text"):
             read(tmp_path / "x", table, TableColumns(id="noegle", name=name))
-    with pytest.raises(FormatError, match=r"to be the id. Name it \(the columns are: s, noegle, label, many\)"):
+    with pytest.raises(
+        FormatError, match=r"to be the id. Name it \(the columns are: s \(in it: s.x\), noegle, label, many\)"
+    ):
         read(tmp_path / "x", table)
 
 
