@@ -193,9 +193,9 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
         elif not all(isinstance(one, str) for one in values):
             return
         what = f"one object of {len(values):,} texts by key ({make_excerpt(next(iter(found)))}, ...)"
-    elif (inner := _largest_map(found))[0] > _MANY:
-        query = f"-c '{inner[1]} | to_entries[] | {{id: .key, name: .value}}' FILE > names.jsonl"
-        what = f"one object, in which are {inner[0]:,} texts by key"
+    elif (largest := _largest_map(found))[0] > _MANY:
+        query = f"-c '{largest[1]} | to_entries[] | {{id: .key, name: .value}}' FILE > names.jsonl"
+        what = f"one object, in which are {largest[0]:,} texts by key"
     else:
         return
     raise FormatError(path, None, f"is {what}. Make records of it: jq {query}")
