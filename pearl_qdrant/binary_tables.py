@@ -160,10 +160,11 @@ class _Reading:
         n_bytes = 0
         while (frame := self._receive()) is None or frame[0] != _END:
             start, packed = self._checked(frame, _ROWS)
-            columns = pickle.loads(packed)  # noqa: S301 - our own child packed it
-            n_bytes += len(packed) + _ROW_BYTES * len(columns[0] if columns else ())
+            n_bytes += len(packed)
             self._check(self._path, self.size, n_bytes, self._kind)
-            self._ask(_NEXT)
+            self._ask(_NEXT)  # which the child reads meanwhile
+            columns = pickle.loads(packed)  # noqa: S301 - our own child packed it
+            n_bytes += _ROW_BYTES * len(columns[0] if columns else ())
             number = start
             for number, row in enumerate(map(list, zip(*columns, strict=True)), start):
                 yield number, row

@@ -275,7 +275,7 @@ def _joined(
         if of_words is not None and n == len(searches):
             low, high = 0.0, max([high, *(one.score for one in of_words)])
         for one in points:
-            scaled = max(0.0, one.score - low) / (high - low) if high > low else 1.0
+            scaled = max(0.0, one.score - low) / (high - low) if high > low else float(low != 0 or of_words is None)
             scores[one.id] = scores.get(one.id, 0.0) + scaled
     return scores
 
