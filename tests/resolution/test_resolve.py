@@ -5,9 +5,11 @@ What two names say of each other: the same words, doubts, types, places that oth
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,6 +67,12 @@ def test_names_of_one_entity_get_one_node(found: Resolution) -> None:
     merged = [one for one in found.names if not one.founded]
     assert merged
     assert all(0 < one.probability <= 1 and one.reason for one in merged)
+
+
+def test_null_cells_of_a_record_are_empty() -> None:
+    """A row of a table may lack a type or a source: `None`, or NaN as pandas has it."""
+    given: Any = {"type": None, "source": math.nan}
+    assert NameRecord("Oslo", **given) == NameRecord("Oslo")
 
 
 def test_an_acronym_joins_its_long_form_of_the_same_source_alone(found: Resolution) -> None:

@@ -132,18 +132,16 @@ def by_process(service: Running) -> Callable[[str, Any], tuple[int, Any]]:
 
 
 @contextmanager
-def serving(store: Path | str, folder: Path, *options: str) -> Iterator[Running]:
+def serving(store: Path | str, folder: Path, *options: str, cache: Path | None = None) -> Iterator[Running]:
     """Run a service over a store until the block ends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "pearl_qdrant", "serve", "--store", str(store), "--port", str(port)]
     log = folder / "service.log"
-    environment = {**os.environ, "PEARL_QDRANT_SERVICE_KEYS": KEY}
+    environment = {**os.environ, "PEARL_QDRANT_SERVICE_KEYS": KEY, "XDG_CACHE_HOME": str(cache or folder / "cache")}
     with log.open("wb") as written:
-        process = subprocess.Popen(
-            [*command, "--set", f"cache={folder / 'cache'}", *options], stderr=written, env=environment
-        )
+        process = subprocess.Popen([*command, *options], stderr=written, env=environment)
         running = Running(process, port, log)
         try:
             running.wait_for("/health/ready")
