@@ -407,7 +407,8 @@ def find_fault(table: Table, i: int, what: str) -> str:
     n_empty = len(rows) - len(cells)
     if 2 * n_empty > len(rows) or (what == "id" and n_empty > max(_LEAST_EMPTY, 0.1 * len(rows))):
         return f"is empty in {n_empty} of the first {len(rows)} rows"
-    if len(cells) >= LEAST_ROWS and len(set(cells)) == 1:
+    is_known = table.header is not None and "".join(words_of(table.header[i])) in KNOWN[what]
+    if len(cells) >= (_LEAST_REPEATS if is_known else LEAST_ROWS) and len(set(cells)) == 1:
         return f"is '{make_excerpt(cells[0])}' in all of the first {len(rows)} rows"
     if what == "name" and sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
         return f"holds numbers ({make_excerpt(cells[0])})"

@@ -67,7 +67,6 @@ from pearl_qdrant.records import Entity
 _N_SAMPLE = 1000  # rows by which layouts, separators and suspicions are found
 _N_SHEETS = 10  # of a workbook, in which a header is looked for
 _MANY = 20  # keys of an object whose values are texts or lists, which are no columns
-_MOST_LEVELS = 8  # of objects, in which names by key are looked for
 _LEAST_KEYS = 3  # of an object whose keys are no columns
 _N_SHOWN = 5  # lists of objects, in a warning
 _MOST_KEYS = 4  # of a group of records: id, name, description and the list
@@ -100,12 +99,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     first = list(islice(records, _N_SAMPLE))
     objects = [record for _, record in first if isinstance(record, dict)]
     if not objects:
-        if prefix and options.records is not None:
-            raise FormatError(source.path, None, f"has no object at '{options.records}'", option="records")
-        message = (
-            "has no JSON object at its start; lists of texts or of lists are not read. If the first list is a header"
-        )
-        raise FormatError(source.path, 1, f"{message}, make a table of it: jq -r '.[] | @csv' FILE > rows.csv")
+        raise _no_object(source.path, prefix and options.records)
     if any(isinstance(one.get("children"), list) for one in objects):
         records = chain.from_iterable(map(with_nested, chain(first, records)))
         first = list(islice(records, _N_SAMPLE))
@@ -120,9 +114,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         _refuse_map(source.path, objects[0])
     folded = {key.casefold(): key for record in reversed(objects) for key in reversed(record)}
     header = list(dict.fromkeys(folded[key.casefold()] for record in objects for key in record if "\0" not in key))
-    if prefix == "*" and len(header) > 1 and all(key.isdecimal() for key in header if key != "id"):
-        message = "is a table by columns, as pandas writes it. Make rows of it: frame.to_json(FILE, orient='records')"
-        raise FormatError(source.path, None, message)
+    _refuse_columns(source.path, header, prefix)
     header, names = header[:MAX_COLUMNS], columns.names()
     known = find_shape(bases, header, ())
     if known is not None:
@@ -145,8 +137,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
         others = [one for one in others if one.path != prefix and one.may_have_names]
     else:  # one record, which may be a description of these
         others = [one for one in others if one.n > 1 and one.path not in ("item", "children.item")]
-    place = ".".join(source.place) if isinstance(source, XmlSource) else prefix
-    table.warnings += _of_others(source.path, [*others, *(_of_groups(place, objects) if place else ())])
+    table.warnings += _of_others(source.path, [*others, *_of_groups(source, prefix, objects)])
     return table
 
 
@@ -158,9 +149,27 @@ def _of_others(path: str, others: Sequence[Place]) -> Iterator[ReadWarning]:
         yield ReadWarning(message, options=("records",))
 
 
-def _of_groups(place: str, objects: Sequence[dict[str, Any]]) -> Iterator[Place]:
+def _no_object(path: str, records: str | None) -> FormatError:
+    """The error of a document without an object where records are."""
+    if records:
+        return FormatError(path, None, f"has no object at '{records}'", option="records")
+    message = "has no JSON object at its start; lists of texts or of lists are not read. If the first list is a header"
+    return FormatError(path, 1, f"{message}, make a table of it: jq -r '.[] | @csv' FILE > rows.csv")
+
+
+def _refuse_columns(path: str, header: Sequence[str], prefix: str | None) -> None:
+    """Refuse a table by columns, whose records are maps from the numbers of rows."""
+    if prefix == "*" and len(header) > 1 and all(key.isdecimal() for key in header if key != "id"):
+        message = "is a table by columns, as pandas writes it. Make rows of it: frame.to_json(FILE, orient='records')"
+        raise FormatError(path, None, message)
+
+
+def _of_groups(source: ByteSource, prefix: str | None, objects: Sequence[dict[str, Any]]) -> Iterator[Place]:
     """The lists of named objects in objects that have hardly anything else: these are groups of records, perhaps."""
-    for key in dict.fromkeys(chain.from_iterable(objects)) if max(map(len, objects)) <= _MOST_KEYS else ():
+    place = ".".join(source.place) if isinstance(source, XmlSource) else prefix
+    if not place or max(map(len, objects)) > _MOST_KEYS:
+        return
+    for key in dict.fromkeys(chain.from_iterable(objects)):
         lists = [one[key] for one in objects if isinstance(one.get(key), list)]
         inner = [one for one in chain.from_iterable(lists) if isinstance(one, dict)]
         named = len(inner) > 2 * len(objects) and columns_of(list(inner[0]), "name")
@@ -193,20 +202,9 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
         elif not all(isinstance(one, str) for one in values):
             return
         what = f"one object of {len(values):,} texts by key ({make_excerpt(next(iter(found)))}, ...)"
-    elif (largest := _largest_map(found))[0] > _MANY:
-        query = f"-c '{largest[1]} | to_entries[] | {{id: .key, name: .value}}' FILE > names.jsonl"
-        what = f"one object, in which are {largest[0]:,} texts by key"
     else:
         return
     raise FormatError(path, None, f"is {what}. Make records of it: jq {query}")
-
-
-def _largest_map(found: dict[str, Any], path: str = ".", depth: int = 0) -> tuple[int, str]:
-    """How many texts by key the largest object of only these has, in an object without a name, and its path for jq."""
-    if depth > _MOST_LEVELS or columns_of(list(found), "name"):
-        return 0, path
-    inner = (_largest_map(one, f'{path}["{key}"]', depth + 1) for key, one in found.items() if isinstance(one, dict))
-    return max((len(found) * all(isinstance(one, str) for one in found.values()), path), *inner, (0, ""))
 
 
 def _wrapper_of(objects: Sequence[dict[str, Any]], columns: TableColumns, bases: Sequence[Base]) -> str | None:
