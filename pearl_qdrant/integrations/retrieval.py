@@ -18,8 +18,7 @@ it; Qdrant gives all their IDF: what is in many documents tells little.
 
 p is the probability of the surest mention, n the words of the question's, since the entity stands for them. It counts
 half where the document names it by the words of the question, which have matched already. Each search is scaled from 0
-(its worst) to 1 (its best): CombSUM, Fox and Shaw 1994. Ranks would hide by how much one is better than the next. A
-search by dense vectors and entities alone asks for the best by words, too: what tells less than these counts less.
+(its worst) to 1 (its best): CombSUM, Fox and Shaw 1994. Ranks would hide by how much one is better than the next.
 """
 
 from __future__ import annotations
@@ -173,19 +172,15 @@ class EntityIndex:
             wanted = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, 1.0)
         queries: dict[str, Any] = {"dense": [float(x) for x in self._embed([question])[0]]} if dense else {}
         if sparse or wanted:
-            queries["words"] = self._terms_of_question(question, wanted, with_words=sparse)
+            queries["words"] = self._terms_of_question(question if sparse else "", wanted)
         is_filter = bool(wanted) and entities == "filter"
         payload: Any = [ENTITY_IDS] if is_filter else False
         requests = [
             QueryRequest(query=query, using=using, limit=max(limit, _DEPTH), with_payload=payload)
             for using, query in queries.items()
         ]
-        if wanted and not sparse:
-            words = self._terms_of_question(question, {})
-            requests.append(QueryRequest(query=words, using="words", limit=1, with_payload=False))
         answers = self._client.query_batch_points(self._collection, requests)
-        of_words = answers.pop().points if len(requests) > len(queries) else None
-        scores = _joined([one.points for one in answers], of_words)
+        scores = _joined([one.points for one in answers])
         best = sorted(scores, key=lambda point: (-scores[point], str(point)))
         if is_filter:
             tags = {one.id: (one.payload or {}).get(ENTITY_IDS, ()) for answer in answers for one in answer.points}
@@ -220,11 +215,8 @@ class EntityIndex:
             terms |= {term: max(weight, terms.get(term, 0.0)) for term, weight in weights.items()}
         return _sparse(terms)
 
-    def _terms_of_question(
-        self, question: str, wanted: Mapping[str, float], *, with_words: bool = True
-    ) -> SparseVector:
-        words = _words(question)
-        terms: dict[str, float] = dict(Counter(words)) if with_words else {}
+    def _terms_of_question(self, question: str, wanted: Mapping[str, float]) -> SparseVector:
+        terms: dict[str, float] = dict(Counter(words := _words(question)))
         for entity_id, n in wanted.items():
             terms[_term(entity_id)] = 2 * n * self.entity_weight
             terms |= {_term(entity_id, word): -n * self.entity_weight for word in words}
@@ -263,20 +255,13 @@ class EntityIndex:
         self._client.update_collection(self._collection, metadata=_HAS_TERMS)
 
 
-def _joined(
-    searches: Sequence[Sequence[ScoredPoint]], of_words: Sequence[ScoredPoint] | None = None
-) -> dict[Any, float]:
-    """The sum of each point's scores, scaled so that the worst of a search has 0 and the best 1. Where the last search
-    is by entities alone, nothing has 0, and the best of its points and of those by words 1.
-    """
+def _joined(searches: Iterable[Sequence[ScoredPoint]]) -> dict[Any, float]:
+    """The sum of each point's scores, scaled so that the worst of a search has 0 and the best 1."""
     scores: dict[Any, float] = {}
-    for n, points in enumerate(searches, 1):
+    for points in searches:
         low, high = (least([one.score for one in points], default=0.0) for least in (min, max))
-        if of_words is not None and n == len(searches):
-            low, high = 0.0, max([high, *(one.score for one in of_words)])
         for one in points:
-            scaled = max(0.0, one.score - low) / (high - low) if high > low else float(low != 0 or of_words is None)
-            scores[one.id] = scores.get(one.id, 0.0) + scaled
+            scores[one.id] = scores.get(one.id, 0.0) + ((one.score - low) / (high - low) if high > low else 1.0)
     return scores
 
 

@@ -93,9 +93,6 @@ def test_an_entity_of_most_documents_moves_no_document_that_says_more_of_the_que
     assert first(index, "medications", {"rare": 2.0}) == "rare"
     assert first(index, "medications", {"rare": 0.5}) == "words"
 
-    found = index.search("medications and side effects", limit=11, entity_ids=["common"], sparse=False)
-    assert found[0].score - found[-1].score < 0.1  # beside dense vectors alone, too
-
 
 def test_documents_that_a_connector_tagged_are_found_by_their_tags(linker: EntityLinker) -> None:
     """The ids in a document's metadata are its entities: it is not linked again, and a surer mention comes first."""
