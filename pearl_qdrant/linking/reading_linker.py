@@ -8,6 +8,7 @@ import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from pearl_qdrant.encoder.protocol import Encoder
@@ -310,11 +311,23 @@ class ReadingLinker:
         self,
         mentions: Iterable[str] | AsyncIterable[str],
         options: LinkOptions | None = None,
+        *,
+        properties: Mapping[str, Iterable[object]] | None = None,
         **keywords: Unpack[LinkKeywords],
     ) -> AsyncIterator[Link]:
-        """`link_batch` for asyncio, in order; the mentions may also come from an asynchronous iterable."""
+        """`link_batch` for asyncio, in order; the mentions may also come from an asynchronous iterable, unless there
+        are `properties`.
+        """
         check_are_many(mentions)
         chosen = (options or LinkOptions()).updated(**keywords)
+        if properties:
+            if isinstance(mentions, AsyncIterable):
+                raise TypeError("properties stand beside mentions row by row: pass the mentions as a list")
+            links = await asyncio.to_thread(self.link_batch, mentions, chosen, properties=properties)
+            while found := await asyncio.to_thread(list, islice(links, ASYNC_BATCH)):
+                for link in found:
+                    yield link
+            return
         if chosen.judge is not None:
             chosen = replace(chosen, judge=asking_of(chosen.judge))  # one for all batches
         async for batch in take_async(mentions, ASYNC_BATCH):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
 import numpy as np
 import pytest
 from linker_base import linker_over
 
-from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant import Entity, EntityLinker, Link
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.properties import HIGHEST, Evidence, compare_rows, shipped_weights
 from pearl_qdrant.linking.values import DIFFERENT, EQUAL, BaseColumn, kind_of
@@ -140,6 +141,16 @@ def test_a_batch_takes_columns_in_step_with_the_mentions(towns: EntityLinker) ->
 
     assert [one.entity_id for one in found] == ["t4", None, alone[2].entity_id, alone[3].entity_id]
     assert [one.probability for one in found[1:]] == [one.probability for one in alone[1:]]
+
+    async def collected(asked: Iterable[str] | AsyncIterable[str]) -> list[Link]:
+        return [link async for link in towns.alink_batch(asked, properties=columns)]
+
+    async def stream() -> AsyncIterator[str]:
+        yield "Springfield"
+
+    assert asyncio.run(collected(iter(mentions))) == found
+    with pytest.raises(TypeError, match="pass the mentions as a list"):
+        asyncio.run(collected(stream()))
 
 
 def test_agreeing_raises_and_contradicting_lowers_the_probability(towns: EntityLinker) -> None:
