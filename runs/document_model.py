@@ -126,7 +126,7 @@ def load(data: Path, work: Path, name: str) -> None:
 def score(linker: EntityLinker, path: Path, documents: Sequence[Document]) -> dict[str, ScoredMention]:
     """The scored strings of some documents; kept in a file."""
     known: dict[str, ScoredMention] = pickle.loads(path.read_bytes()) if path.exists() else {}  # noqa: S301 - our own
-    queries = dict.fromkeys(span.query for document in documents for span in document.spans)
+    queries = dict.fromkeys(span.forms.query for document in documents for span in document.spans)
     new = [query for query in queries if query not in known]
     if new:
         known |= zip(new, linker.score_batch(new, limit=CANDIDATES), strict=True)
@@ -156,14 +156,14 @@ def _learn_from(
         for span, gold in zip(document.spans, document.gold, strict=True)
     ]
     batch = linker.learn(pairs, skip_unknown=True, again=True).batch
-    queries = dict.fromkeys(span.query for document in target for span in document.spans)
+    queries = dict.fromkeys(span.forms.query for document in target for span in document.spans)
     try:
         state, options = linker.state, LinkOptions()
         learned = {query: state.learned.in_document(scored[query], state.calibration, options) for query in queries}
     finally:
         linker.undo_learned(batch.number)
     for document in target:
-        document.learned = {span.query: learned[span.query] for span in document.spans}
+        document.learned = {span.forms.query: learned[span.forms.query] for span in document.spans}
 
 
 class Known:
@@ -246,10 +246,10 @@ def set_all(
         words = Words(document.text)
         document.mentions = [
             document_mention(
-                scored[f"{document.task}:{span.query}"],
+                scored[f"{document.task}:{span.forms.query}"],
                 span.start,
                 has_popularity="popularity" not in without,
-                learned=document.learned.get(span.query) if "learned names" not in without else None,
+                learned=document.learned.get(span.forms.query) if "learned names" not in without else None,
                 type_scores=word_types().log_probabilities(words.rows_around(span.start, span.end)),
             )
             for span in document.spans

@@ -21,7 +21,7 @@ from itertools import chain
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, type_marginals
-from pearl_qdrant.lexical.keys import fits_initials, key_rows, name_keys, slip_features, spelling_key
+from pearl_qdrant.lexical.keys import fits_initials, initials, key_rows, name_keys, slip_features, spelling_key
 from pearl_qdrant.lexical.ngrams import (
     IdfTable,
     SparseRows,
@@ -147,6 +147,7 @@ def find_candidates(
     for i, (mention, names) in enumerate(pausing(zip(mentions, found, strict=True))):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
+        names = [name for name in names if not _is_short_for_another(folded[i], name)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
         entities = _group_by_entity(names, link_query.limit, has_own=i in named)
         compared.append(compare_names(mention, entities, types, link_query, scorer))
@@ -359,6 +360,19 @@ def _others_of_best_name(
         names=[best.point.name], types=link_query.filter, languages=link_query.languages, limit=MAX_SAME_NAME
     )
     return [replace(best, point=p) for p in points if p.id not in known]
+
+
+def _is_short_for_another(mention: str, name: MatchedName) -> bool:
+    """Whether a name is the initials of a folded mention, but is short for the canonical name of its entity: `MS` is
+    multiple sclerosis and not mass spectrometry.
+    """
+    if name.point.is_canonical or " " not in mention or " " not in name.point.canonical_name:
+        return False
+    short = spelling_key(name.folded or "")
+    if short not in initials(mention.split()):
+        return False
+    canonical = fold_name(name.point.canonical_name)
+    return canonical != mention and short in initials(canonical.split())
 
 
 def _group_by_entity(names: Iterable[MatchedName], limit: int, *, has_own: bool) -> list[MatchedName]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,27 @@ def test_one_link_for_each_span_in_its_order(linker: EntityLinker) -> None:
         assert gotham.link.candidates[0].entity_id == "gotham"
     assert linker.link_document("", []) == []
     assert linker.link_document(TEXT, []) == []
+
+
+def test_a_short_form_is_linked_as_written_where_the_base_lacks_its_long_form(model: Path, tmp_path: Path) -> None:
+    """A code says what its long form is. A few letters do so if the long form is near, and it tells namesakes apart."""
+    text = (
+        "Quartz relay lattice assembly 7 (QRLA7) and QRLA7; mass spectrometry (MS) and MS; human growth hormones (HGH) "
+        "and HGH."
+    )
+    entities = [
+        Entity("code", "lattice component", ("QRLA7",), (), ()),
+        Entity("ms", "multiple sclerosis", ("MS",), (), ()),
+        Entity("hormone", "growth hormone of humans", ("HGH",), (), ()),
+        Entity("hospital", "Hillcrest General", ("HGH",), (), ()),
+    ]
+    fill(tmp_path, "forms", str(model), entities)
+    spans = [m.span() for m in re.finditer(r"Quartz[^(]*7|QRLA7|mass \w+|MS|human \w+ \w+|HGH", text)]
+    with EntityLinker.open("forms", store=str(tmp_path)) as linker:
+        found = [one.link.entity_id for one in linker.link_document(text, spans)]
+
+    assert found[:6] == ["code", "code", "code", None, None, None]
+    assert "hospital" not in found[6:]
 
 
 def test_mistakes_are_named(linker: EntityLinker) -> None:

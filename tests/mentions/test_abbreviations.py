@@ -49,6 +49,15 @@ def test_every_use_of_an_abbreviation_is_looked_up_by_its_long_form() -> None:
     assert [a.long_form for a in annotations] == ["myocardial infarction", None, *["myocardial infarction"] * 3]
 
 
+def test_a_short_form_is_linked_as_written_where_the_base_lacks_its_long_form() -> None:
+    """A code that is a name of the base says what its long form is; a few letters do not."""
+    names = Names([("KLM2", "gene"), ("MS", "multiple-sclerosis")])
+    annotations = annotate(names, "Keratin like moiety 2 (KLM2) binds. In mass spectrometry (MS) KLM2 is seen.")
+
+    assert found(annotations) == [("Keratin like moiety 2", "gene"), ("KLM2", "gene"), ("KLM2", "gene")]
+    assert [one.long_form for one in annotations] == [None, *["Keratin like moiety 2"] * 2]
+
+
 def test_an_abbreviation_is_what_the_passage_last_defined() -> None:
     """If `MS` is mass spectrometry, it is not multiple sclerosis, alone or in a phrase. A new definition replaces an
     older one. A long form with another letter is another thing, as it is elsewhere.

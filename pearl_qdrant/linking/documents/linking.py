@@ -30,10 +30,15 @@ from pearl_qdrant.linking.documents.model import (
 )
 from pearl_qdrant.linking.documents.word_types import Passages, Words, word_types
 from pearl_qdrant.linking.learned.names import LearnedMention, LearnedNames
-from pearl_qdrant.linking.mention_detection.abbreviations import expand, find_abbreviations, find_uses
+from pearl_qdrant.linking.mention_detection.abbreviations import (
+    LEAST_LIKELY,
+    Forms,
+    find_abbreviations,
+    find_uses,
+    forms_of,
+)
 from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, Passage, read_passages, read_spans
-from pearl_qdrant.linking.mention_detection.spans import as_name
 from pearl_qdrant.linking.mentions import clean_mention, take
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.ranking.model import Calibration, ScoredEntity, ScoredMention, log_sum_exp
@@ -133,23 +138,21 @@ def read_document_lines(file: BinaryIO, name: str) -> Iterator[Passage]:
 
 
 class DocumentSpan(NamedTuple):
-    """The place of a mention in a document, in characters, and what is linked for it: maybe its long form."""
+    """The place of a mention in a document, in characters, and what is linked for it."""
 
     start: int
     end: int
-    query: str
-    long_form: str | None = None
+    forms: Forms
 
 
 def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
     """The mentions of a text, in the order of the spans. Raises ValueError as `read_spans`."""
-    uses = find_uses(text, find_abbreviations(text))
-    found = []
-    for span in read_spans(text, spans):
-        expanded, is_abbreviated = expand(text, span.start, span.end, uses)
-        query = as_name(expanded)
-        found.append(DocumentSpan(span.start, span.end, query, query if is_abbreviated else None))
-    return found
+    abbreviations = find_abbreviations(text)
+    uses = find_uses(text, abbreviations)
+    return [
+        DocumentSpan(span.start, span.end, forms_of(text, span.start, span.end, abbreviations, uses))
+        for span in read_spans(text, spans)
+    ]
 
 
 CANDIDATES, CANDIDATES_IN_CONTEXT = 20, 15
@@ -181,7 +184,7 @@ def link_document(
     in_document = score_document(source, text, places, options, without=without)
     for place, (scored, learned) in pausing(zip(places, in_document, strict=True)):
         link = source.decide_in_document(scored, learned, options)
-        found.append(Annotation(text[place.start : place.end], place.start, place.end, link, place.long_form))
+        found.append(Annotation(text[place.start : place.end], place.start, place.end, link, place.forms.long_form))
     return with_assertions(text, found, None)
 
 
@@ -195,18 +198,19 @@ def score_document(
 ) -> list[MentionInText]:
     """The mentions of a document with their scored candidates, in the order of their places."""
     wide = options.updated(limit=max(options.most_candidates, CANDIDATES), context=None)
-    distinct = list(dict.fromkeys(place.query for place in places))
+    distinct = list(dict.fromkeys(one for place in places for one in place.forms if one is not None))
     scored = dict(zip(distinct, source.score_batch(distinct, wide), strict=True))
+    of_forms = {place.forms: by_form(place.forms, scored, source.calibration) for place in places}
     has_learned = "learned names" not in without
     look_up = partial(source.learned.in_document, calibration=source.calibration, options=options)
-    learned = {query: look_up(scored[query]) if has_learned else None for query in distinct}
+    learned = {forms: look_up(one) if has_learned else None for forms, one in of_forms.items()}
     words = Words(text)
     mentions = [
         document_mention(
-            scored[place.query],
+            of_forms[place.forms],
             place.start,
             has_popularity="popularity" not in without,
-            learned=learned[place.query],
+            learned=learned[place.forms],
             type_scores=word_types().log_probabilities(words.rows_around(place.start, place.end)),
         )
         for place in pausing(places)
@@ -220,9 +224,29 @@ def score_document(
     in_order = sorted(mentions, key=lambda mention: mention.start)
     set_features(in_order, model, compare=source.passages(text).compare, without=without)
     return [
-        (rescored(mention, model, limit=options.most_candidates), learned[place.query])
+        (rescored(mention, model, limit=options.most_candidates), learned[place.forms])
         for place, mention in pausing(zip(places, mentions, strict=True))
     ]
+
+
+def by_form(forms: Forms, scored: Mapping[str, ScoredMention], calibration: Calibration) -> ScoredMention:
+    """The long form, or, where it would not be linked, the short form that is a name of the base; of a few letters only
+    if the long form is not unlike it. The long form tells entities of that name apart.
+    """
+    long = scored[forms.query]
+    if forms.short is None or long.rule is not None or (short := scored[forms.short]).rule is None:
+        return long
+    shares = dict(
+        zip((one.key for one in long.found), calibration.probabilities(long.logits, long.nil_logit), strict=True)
+    )
+    likely = max([shares.get(one.key, 0.0) for one in short.found if one.is_namesake], default=0.0)
+    if max(shares.values(), default=0.0) >= calibration.threshold or (forms.is_ambiguous and likely < LEAST_LIKELY):
+        return long
+    known = {one.key: one.logit for one in long.found}
+    least = min(known.values(), default=0.0)
+    near = [known.get(one.key, least) if one.is_namesake else least for one in short.found]
+    found = [replace(one, logit=one.logit + level - max(near)) for one, level in zip(short.found, near, strict=True)]
+    return replace(short, found=in_order(found))
 
 
 def score_in_context(

@@ -17,8 +17,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pearl_qdrant.lexical.words import is_common
+from pearl_qdrant.linking.mention_detection.spans import as_name
 
 LONGEST = 300  # characters read before and inside the brackets
+MOST_INITIALS = 4
+"""Letters of a short form that other things have as initials, too. Of genes in abstracts whose long form the base
+lacks, 45 of 58 such forms and 49 of 50 others are the gene of that name."""
+LEAST_LIKELY = 0.1  # probability of an entity by the long form from which such a short form is its name
 _BRACKETS = re.compile(r"[(\[（]([^()\[\]（）]{1,300})[)\]）]")
 _SENTENCE_END = re.compile(r"[.!?;:]\s+(?=\S)|\n\s*\n|\r\n\s*\r\n|[()\[\]（）]")
 _INSIDE_END = re.compile(r"[;,；，]")
@@ -36,6 +41,10 @@ class Abbreviation(NamedTuple):
     long: str
     short_start: int
     long_start: int
+
+    def is_long(self, name: str) -> bool:
+        """Whether a name is the long form, up to case."""
+        return len(self.long) == len(name) and as_name(self.long).casefold() == name.casefold()
 
 
 def find_abbreviations(text: str) -> list[Abbreviation]:
@@ -179,3 +188,26 @@ def expand(text: str, start: int, end: int, uses: Sequence[Use]) -> tuple[str, b
             parts += [text[at : use.start], use.meaning.long]
             at = use.end
     return "".join([*parts, text[at:end]]), bool(parts)
+
+
+class Forms(NamedTuple):
+    """What is linked for a stretch of text: the long form, and, where the base lacks that, the short form."""
+
+    query: str  # the stretch, with long forms in place of short ones
+    short: str | None = None  # the same with short forms, if the text defines some
+    long_form: str | None = None  # the query, if that is not what is written
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether the short form has a word of a few letters, which are the initials of other things, too: `MS`."""
+        words = set((self.short or "").split()).difference(self.query.split())
+        return any(len(word) <= MOST_INITIALS and word.isalpha() for word in words)
+
+
+def forms_of(text: str, start: int, end: int, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> Forms:
+    """The forms of a stretch of text, by the short forms that the text defines and their uses."""
+    written = as_name(text[start:end])
+    expanded, is_abbreviated = expand(text, start, end, uses)
+    if is_abbreviated:
+        return Forms(as_name(expanded), written, as_name(expanded))
+    return Forms(written, next((one.short for one in abbreviations if one.is_long(written)), None))

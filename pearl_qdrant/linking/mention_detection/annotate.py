@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -31,14 +31,30 @@ from typing import NamedTuple, Protocol
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import name_keys
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, Use, expand, find_uses
+from pearl_qdrant.linking.mention_detection.abbreviations import (
+    Abbreviation,
+    Forms,
+    Use,
+    find_uses,
+    forms_of,
+)
 from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
+from pearl_qdrant.linking.mention_detection.links import (
+    Choose,
+    break_by_case,
+    decide_namesakes,
+    is_by_short_form,
+    is_name,
+    namesakes,
+    probability_of,
+    with_long_form,
+)
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, is_date, is_whole, may_mention
 from pearl_qdrant.linking.mention_detection.name_windows import find_name_windows
 from pearl_qdrant.linking.mention_detection.spans import MAX_CHARACTERS, Shape, Span, SpanFinder, as_name
 from pearl_qdrant.linking.mention_detection.word_search import MayMention
-from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, OnTie
-from pearl_qdrant.linking.outcomes import as_nil, linked_to
+from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions
+from pearl_qdrant.linking.outcomes import as_nil
 from pearl_qdrant.pieces import pausing
 from pearl_qdrant.records import Annotation, Candidate, Link, NilReason
 from pearl_qdrant.settings import DEFAULT_LIMIT
@@ -67,11 +83,15 @@ class NameSource(Protocol):
 
 
 class _Lookup(NamedTuple):
-    """A span and the string that is linked for it."""
+    """A span and what is linked for it."""
 
     span: Span
-    query: str
-    is_abbreviated: bool
+    forms: Forms
+
+    @property
+    def query(self) -> str:
+        """The string that is linked first."""
+        return self.forms.query
 
 
 class _Passage(NamedTuple):
@@ -105,10 +125,9 @@ def _prepare(block: Block) -> _Passage:
     finder = SpanFinder(text) if block.spans is None else None
     lookups = []
     for span in block.spans or () if finder is None else _candidate_spans(finder, block.abbreviations, uses):
-        expanded, is_abbreviated = expand(text, span.start, span.end, uses)
-        if block.spans is None and len(expanded) > MAX_EXPANDED:
-            continue
-        lookups.append(_Lookup(span, as_name(expanded), is_abbreviated))
+        forms = forms_of(text, span.start, span.end, block.abbreviations, uses)
+        if block.spans is not None or len(forms.query) <= MAX_EXPANDED:
+            lookups.append(_Lookup(span, forms))
     return _Passage(block, finder, lookups, uses)
 
 
@@ -148,18 +167,14 @@ def _annotate_group(
     _add_name_windows(linker, is_open, options.types, case)
     if options.common_words != "skip":
         _add_whole_texts(linker, is_open, options.types)
-    queries: dict[tuple[str, ...], dict[str, None]] = {}
-    for passage in passages:
-        for lookup in passage.lookups:
-            queries.setdefault(options.types_of(lookup.span.label), {})[lookup.query] = None
     least = 0.0 if options.include_nil else options.least_probability
     link_of: dict[tuple[tuple[str, ...], str], Link] = {}
-    for types, some in queries.items():
+    for types, some in _queries(passages, options).items():
         # Without a threshold: it applies to spans, whose probability also depends on their shape.
         links = linker.links(some, LinkOptions(types, limit=DEFAULT_LIMIT, threshold=0.0))
-        for query, link in pausing(zip(some, links, strict=True)):
+        for (query, is_long), link in pausing(zip(some.items(), links, strict=True)):
             # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
-            is_used = max(probability_of(link), LOWEST) >= least or is_name(link)
+            is_used = is_long or max(probability_of(link), LOWEST) >= least or is_name(link)
             if not is_used:
                 link = replace(link, candidates=())
             elif not with_features:
@@ -175,6 +190,17 @@ def _annotate_group(
             if options.include_nil or link.entity_id is not None:
                 found.append(Annotation(passage.block.text[start:end], start, end, link, one.long_form))
         yield finished(passage.block, found, options)
+
+
+def _queries(passages: Sequence[_Passage], options: AnnotateOptions) -> dict[tuple[str, ...], dict[str, bool]]:
+    """The strings to link by their types, each with whether it has a short form."""
+    found: dict[tuple[str, ...], dict[str, bool]] = {}
+    for lookup in (one for passage in passages for one in passage.lookups):
+        some, (query, short, _) = found.setdefault(options.types_of(lookup.span.label), {}), lookup.forms
+        some[query] = short is not None or some.get(query, False)
+        if short is not None:
+            some.setdefault(short, False)
+    return found
 
 
 def _drop_impossible(linker: NameSource, is_open: Sequence[_Passage], case: NameCase, options: AnnotateOptions) -> None:
@@ -218,7 +244,7 @@ def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Se
         for span in spans:
             if span.start not in within and span.end not in within:
                 query = as_name(passage.block.text[span.start : span.end])
-                passage.lookups.append(_Lookup(span, query, is_abbreviated=False))
+                passage.lookups.append(_Lookup(span, Forms(query)))
 
 
 def _add_whole_texts(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
@@ -233,7 +259,7 @@ def _add_whole_texts(linker: NameSource, is_open: Sequence[_Passage], types: Seq
             text = passage.block.text
             start, end = len(text) - len(text.lstrip()), len(text.rstrip())
             others = [one for one in passage.lookups if (one.span.start, one.span.end) != (start, end)]
-            whole = _Lookup(Span(start, end, Shape.GIVEN, len(name.split())), name, is_abbreviated=False)
+            whole = _Lookup(Span(start, end, Shape.GIVEN, len(name.split())), Forms(name))
             passage.lookups[:] = [*others, whole]
 
 
@@ -243,12 +269,13 @@ def _span_candidates(
     """The spans of a passage, each with its link, by types and string, and its probability of being a mention."""
     candidates = []
     for lookup in pausing(passage.lookups):
-        span, link = lookup.span, link_of[options.types_of(lookup.span.label), lookup.query]
+        span, types = lookup.span, options.types_of(lookup.span.label)
+        link, long_form = link_of[types, lookup.query], lookup.forms.long_form
+        query, short = lookup.query, lookup.forms.short
+        if short is not None and is_by_short_form(lookup.forms, link, link_of[types, short], options.least_probability):
+            link, query = with_long_form(link_of[types, short], link), short
         is_exact = is_name(link)
-        long_form = lookup.query if lookup.is_abbreviated else None
-        allowed = partial(
-            may_mention, span, lookup.query, case=case, is_exact=is_exact, common_words=options.common_words
-        )
+        allowed = partial(may_mention, span, query, case=case, is_exact=is_exact, common_words=options.common_words)
         by_case = break_by_case(link, allowed) if link.candidates else link
         if by_case is None:
             candidates.append(SpanCandidate(span, link, 0.0, long_form))
@@ -273,9 +300,6 @@ def _select_spans(
     return sorted(kept, key=lambda c: (c.span.start, -c.span.end))
 
 
-Choose = Callable[[Sequence[Candidate]], Candidate | None]  # chooses one of several tied candidates, or None
-
-
 class ContextChooser:
     """Chooses the candidate whose description and types are closest to a context, which may be any text."""
 
@@ -298,52 +322,6 @@ def _description(candidate: Candidate) -> str:
     """Description and types of an entity as one phrase; the name is the same for all tied entities and is omitted."""
     types = ", ".join(candidate.kb_types or candidate.types)
     return f"{candidate.description}, {types}" if candidate.description else f"{candidate.canonical_name}, {types}"
-
-
-def namesakes(link: Link) -> list[Candidate]:
-    """The candidates that are tied, or have the name of the best one up to case and punctuation; empty for one."""
-    if link.nil_reason is NilReason.AMBIGUOUS:
-        return [c for c in link.candidates if c.tie]
-    if link.entity_id is None or len(link.candidates) < 2:
-        return []
-    best, *others = link.candidates
-    lowered = best.name.casefold()
-    # C++ is not C. Folding names takes time, and most links of a passage are not by a rule.
-    folded = fold_name(best.name) if lowered != link.mention.casefold() and link.rule is not None else ""
-    same = [c for c in others if c.tie or c.name.casefold() == lowered or (folded and fold_name(c.name) == folded)]
-    return [best, *same] if same else []
-
-
-def break_by_case(link: Link, allowed: Callable[[Candidate], bool]) -> Link | None:
-    """The link to an entity that letter case allows: one spelled like the mention, else the first allowed one; None if
-    none of the entities with the best name is allowed.
-    """
-    same = namesakes(link)
-    possible = [c for c in same or link.candidates[:1] if allowed(c)]
-    if not possible or not same:
-        return link if possible else None
-    same_case = [c for c in possible if c.name == link.mention]
-    chosen = same_case if len(same_case) == 1 and link.entity_id is None else possible
-    is_decided = len(chosen) == len(same) or any((c.kb, c.entity_id) == (link.kb, link.entity_id) for c in chosen)
-    if is_decided or (len(chosen) > 1 and link.entity_id is None):
-        return link
-    return replace(linked_to(link, chosen[0]), probability=min(1.0, sum(c.probability or 0.0 for c in same)))
-
-
-def decide_namesakes(link: Link, *, threshold: float, on_tie: OnTie, choose: Choose | None = None) -> Link:
-    """A link made without a threshold as `on_tie` wants it where several entities have the name; any other unchanged.
-    `choose` chooses one of the entities before `on_tie` counts, or None.
-    """
-    same = namesakes(link)
-    if not same:
-        return link
-    if choose is not None and (chosen := choose(same)) is not None:
-        return linked_to(link, chosen)
-    if on_tie == "first":
-        return link if link.entity_id is not None else linked_to(link, min(same, key=lambda c: (c.kb, c.entity_id)))
-    if on_tie == "canonical" and (link.probability or 0.0) >= threshold:
-        return link
-    return as_nil(link, NilReason.AMBIGUOUS)
 
 
 SHIFT = {Shape.MIXED: -0.5, Shape.UNCASED: -1.0, Shape.LOWER: -1.0, Shape.PIECE: -1.0, Shape.PART: -2.0}
@@ -378,22 +356,6 @@ class SpanCandidate:
     def is_phrase(self) -> bool:
         """Whether it is exactly a name of several words."""
         return self.is_exact and self.span.n_words > 1
-
-
-def probability_of(link: Link) -> float:
-    """Probability that the entity, or one of those with its name, is right; 0 without candidates."""
-    same = namesakes(link)
-    return min(1.0, math.fsum(c.probability or 0.0 for c in same)) if same else link.probability or 0.0
-
-
-def is_name(link: Link) -> bool:
-    """Whether the linked string is, folded, the name of the best candidate, or was learned as one."""
-    if not link.candidates:
-        return False
-    best, mention = link.candidates[0], link.mention
-    if any(one.entity_id == best.entity_id and one.as_written for one in link.learned):
-        return True
-    return best.name == mention or (fold_name(best.name) == fold_name(mention) != "")
 
 
 def span_probability(span: Span, link: Link, *, is_exact: bool = False) -> float:
