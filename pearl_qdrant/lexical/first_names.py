@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from functools import lru_cache
+from itertools import product
 
 from rapidfuzz.distance import OSA
 
@@ -57,6 +59,20 @@ def are_two_names(a: str, b: str) -> bool:
     if min(len(a), len(b)) >= _LEAST_VARIED:
         sounds = [_INNER_VOWELS.sub("a", sound) for sound in sounds]
     return NICKNAMES.get(a, a) != NICKNAMES.get(b, b) and sounds[0] != sounds[1]
+
+
+def has_other_word(one: str, two: str, initials: Set[str]) -> bool:
+    """Whether two folded names have different words for one of some initials: `J. Smith` is no short form of both `John
+    Smith` and `James Smith`; of nicknames and slips it may be.
+    """
+    ours, theirs = set(one.split()), set(two.split())
+    pairs = product(ours - theirs, theirs - ours) if initials else ()
+    return any(a[0] == b[0] and a[0] in initials and _are_unlike(a, b) for a, b in pairs)
+
+
+def _are_unlike(a: str, b: str) -> bool:
+    is_nickname = NICKNAMES.get(a, a) == NICKNAMES.get(b, b) or a.startswith(b) or b.startswith(a)
+    return not is_nickname and OSA.normalized_similarity(a, b) < _NEAR
 
 
 def _sound(name: str) -> str:

@@ -21,6 +21,7 @@ from itertools import chain
 import numpy as np
 
 from pearl_qdrant.encoder.protocol import Encoded, type_marginals
+from pearl_qdrant.lexical.first_names import has_other_word
 from pearl_qdrant.lexical.keys import fits_initials, initials, key_rows, name_keys, slip_features, spelling_key
 from pearl_qdrant.lexical.ngrams import (
     IdfTable,
@@ -147,7 +148,7 @@ def find_candidates(
     for i, (mention, names) in enumerate(pausing(zip(mentions, found, strict=True))):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
-        names = [name for name in names if not _is_short_for_another(folded[i], name)]
+        names = [name for name in names if not _is_short_for_another(folded[i], spellings[i], name)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
         entities = _group_by_entity(names, link_query.limit, has_own=i in named)
         compared.append(compare_names(mention, entities, types, link_query, scorer))
@@ -362,17 +363,28 @@ def _others_of_best_name(
     return [replace(best, point=p) for p in points if p.id not in known]
 
 
-def _is_short_for_another(mention: str, name: MatchedName) -> bool:
-    """Whether a name is the initials of a folded mention, but is short for the canonical name of its entity: `MS` is
-    multiple sclerosis and not mass spectrometry.
+MOST_CODE = 3
+"""Letters of a code, which is short for the canonical name of its entity and for nothing longer."""
+
+
+def _is_short_for_another(mention: str, spelling: str, name: MatchedName) -> bool:
+    """Whether a name is short for the canonical name of its entity and not for a folded mention with this spelling key,
+    which is longer: `MS` is multiple sclerosis and not mass spectrometry, `CA` is Canada and not California, `J. Smith`
+    is John and not James.
     """
-    if name.point.is_canonical or " " not in mention or " " not in name.point.canonical_name:
-        return False
-    short = spelling_key(name.folded or "")
-    if short not in initials(mention.split()):
+    if name.point.is_canonical or name.is_same_spelling or not name.folded:
         return False
     canonical = fold_name(name.point.canonical_name)
-    return canonical != mention and short in initials(canonical.split())
+    if has_other_word(mention, canonical, {word for word in name.folded.split() if len(word) == 1}):
+        return True
+    short = spelling_key(name.folded)
+    if not name.point.name.isalnum() or len(spelling) < 2 * len(short) or short in mention.split():
+        return False
+    if canonical == mention or len(canonical) <= len(name.folded):
+        return False
+    if short not in initials(mention.split()):
+        return len(short) <= MOST_CODE
+    return len(short) < MOST_CODE or short in initials(canonical.split())
 
 
 def _group_by_entity(names: Iterable[MatchedName], limit: int, *, has_own: bool) -> list[MatchedName]:

@@ -1,0 +1,62 @@
+"""A short name of an entity stands for its canonical name, and for no other thing that has its letters."""
+
+from __future__ import annotations
+
+import pytest
+from linker_base import linker_over
+
+from pearl_qdrant import Entity, EntityLinker
+
+NAMES = {
+    "multiple sclerosis": ("MS", "disseminated sclerosis"),
+    "rheumatoid arthritis": ("RA",),
+    "chronic kidney disease": ("CKD",),
+    "asthma": (),
+    "Canada": ("CA", "CAN"),
+    "Israel": ("IL", "ISR"),
+    "Seychelles": ("SC",),
+    "Germany": ("DE", "DEU"),
+    "Hewlett-Packard": ("HP",),
+    "Procter & Gamble": ("P&G",),
+    "World Wildlife Fund": ("WWF",),
+    "United Nations": ("UN", "ONU"),
+    "John Smith": ("J. Smith",),
+    "William Taylor": ("W. Taylor",),
+}
+ENTITIES = [Entity(name, name, aliases) for name, aliases in NAMES.items()]
+
+linker = linker_over(ENTITIES)
+
+
+@pytest.mark.parametrize(
+    "mention, short",
+    [
+        *(("mass spectrometry", "MS"), ("right atrium", "RA"), ("cold kitchen drawer", "CKD")),
+        *(("California", "CA"), ("Illinois", "IL"), ("South Carolina", "SC"), ("Department of Education", "DE")),
+        *(("Horse Power", "HP"), ("Pacific Gas", "P&G"), ("World Wrestling Federation", "WWF")),
+        *(("James Smith", "J. Smith"), ("Walter Taylor", "W. Taylor")),
+    ],
+)
+def test_initials_and_codes_are_of_one_thing(linker: EntityLinker, mention: str, short: str) -> None:
+    """What the canonical name says otherwise is another thing, whatever the letters of its short name."""
+    found = linker.link(mention)
+
+    assert found.entity_id is None
+    assert short not in [one.name for one in found.candidates]
+
+
+def test_a_short_name_is_found_where_it_is_meant(linker: EntityLinker) -> None:
+    """As it stands, within a mention, of a slip or nickname, and by initials that the canonical name does not have."""
+    asked = {
+        "MS": "multiple sclerosis",
+        "J Smith": "John Smith",
+        "Jon Smith": "John Smith",
+        "CKD": "chronic kidney disease",
+        "Hewlett Packard": "Hewlett-Packard",
+    }
+    links = linker.link_batch(asked)
+
+    assert [link.entity_id for link in links] == list(asked.values())
+    for mention, short in (("WWF campaign", "WWF"), ("Organización de las Naciones Unidas", "ONU")):
+        names = {one.name for one in linker.link(mention).candidates}
+        assert names & {short, "United Nations", "World Wildlife Fund"}
