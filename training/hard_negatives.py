@@ -35,7 +35,7 @@ from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 from training.examples.example import Phrase, fold_phrase
 from training.examples.files import as_phrases, phrase_key, read_training_files, write_hard_negatives
-from training.options import MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
+from training.options import MINED, MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
 
 UInt64Array = npt.NDArray[np.uint64]
 IntArray = npt.NDArray[np.int64]
@@ -171,6 +171,7 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 _ID_BITS = 28  # of a packed (phrase, distance, phrase)
 _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
+_MAX_COSINE = 0.9  # a candidate with a higher one means the same and is skipped
 
 
 def mine_hard_negatives(
@@ -187,7 +188,7 @@ def mine_hard_negatives(
     near, distances = _find_near_pairs(texts, config)
     _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
     allowed = _find_allowed(merged_phrases, near)
-    pool = _keep_nearest(near[allowed], distances[allowed], config.pool)
+    pool = _keep_nearest(near[allowed], distances[allowed], MINED)
     yield from _keep_lowest_cosines(merged_phrases, pool, encode, config)
 
 
@@ -285,14 +286,14 @@ def _keep_lowest_cosines(
     vectors = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
     owners, begins = np.unique(pool[:, 0], return_index=True)
     ends = np.append(begins[1:], len(pool))
-    step = max(1, _CHUNK // config.pool)
+    step = max(1, _CHUNK // MINED)
     for start in range(0, len(owners), step):
         stop = min(start + step, len(owners))
         rows = pool[begins[start] : ends[stop - 1]]
         left, right = place[rows[:, 0]], place[rows[:, 1]]
         cosines = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
         encoded = vectors[right].any(axis=1) & vectors[left].any(axis=1)
-        usable = encoded & (cosines <= config.max_cosine)
+        usable = encoded & (cosines <= _MAX_COSINE)
         order = np.lexsort((rows[:, 1], cosines, rows[:, 0]))
         order = order[usable[order]]
         chosen = rows[order]
