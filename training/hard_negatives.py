@@ -32,6 +32,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.lexical.ngrams import scramble
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 from training.examples.example import Phrase, fold_phrase
 from training.examples.files import as_phrases, phrase_key, read_training_files, write_hard_negatives
@@ -58,21 +59,13 @@ CHUNK = 1 << 21
 _AT_ONCE = 1 << 26  # hashes that are sorted together: half a gigabyte
 
 
-def _mix(values: UInt64Array) -> UInt64Array:
-    """Spread the entropy of 64-bit values over all their bits (the finaliser of SplitMix64)."""
-    mixed = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    spread: UInt64Array = mixed ^ (mixed >> np.uint64(31))
-    return spread
-
-
 def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
     """Return the hashes of all variants of strings with up to this many characters deleted. Returns (n, 1 + L) or (n, 1
     + L + L (L - 1) / 2); a string with a repeated character has some hashes twice. `texts`: n strings of one length L >
     0; lone surrogates are allowed. `deletions`: 1 or 2.
     """
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    values = _mix(points.astype(np.uint64)).reshape(len(texts), -1)
+    values = scramble(points.astype(np.uint64)).reshape(len(texts), -1)
     length = values.shape[1]
     prefixes = np.zeros((len(texts), length + 1), dtype=np.uint64)
     for i in range(length):
@@ -84,7 +77,7 @@ def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
     if deletions > 1 and length > 1:
         first, second = np.array(list(combinations(range(length), 2))).T
         parts.append(whole + changes[:, second] + changes[:, first] * np.uint64(_INVERSE))
-    return _mix(np.concatenate(parts, axis=1))
+    return scramble(np.concatenate(parts, axis=1))
 
 
 def edit_pairs(texts: Sequence[str], *, window: int = WINDOW, threads: int = 1) -> tuple[Pairs, npt.NDArray[np.uint8]]:
