@@ -32,10 +32,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from pearl_qdrant.encoder.loading import load_encoder
+from pearl_qdrant.lexical.ngrams import scramble
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MODEL
 from training.examples.example import Phrase, fold_phrase
 from training.examples.files import as_phrases, phrase_key, read_training_files, write_hard_negatives
-from training.options import MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
+from training.options import MINED, MiningConfig, Paths, StrPath, TrainingEvents, as_paths, refuse_overwriting
 
 UInt64Array = npt.NDArray[np.uint64]
 IntArray = npt.NDArray[np.int64]
@@ -58,21 +59,13 @@ CHUNK = 1 << 21
 _AT_ONCE = 1 << 26  # hashes that are sorted together: half a gigabyte
 
 
-def _mix(values: UInt64Array) -> UInt64Array:
-    """Spread the entropy of 64-bit values over all their bits (the finaliser of SplitMix64)."""
-    mixed = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    spread: UInt64Array = mixed ^ (mixed >> np.uint64(31))
-    return spread
-
-
 def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
     """Return the hashes of all variants of strings with up to this many characters deleted. Returns (n, 1 + L) or (n, 1
     + L + L (L - 1) / 2); a string with a repeated character has some hashes twice. `texts`: n strings of one length L >
     0; lone surrogates are allowed. `deletions`: 1 or 2.
     """
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    values = _mix(points.astype(np.uint64)).reshape(len(texts), -1)
+    values = scramble(points.astype(np.uint64)).reshape(len(texts), -1)
     length = values.shape[1]
     prefixes = np.zeros((len(texts), length + 1), dtype=np.uint64)
     for i in range(length):
@@ -84,7 +77,7 @@ def _variant_hashes(texts: Sequence[str], deletions: int) -> UInt64Array:
     if deletions > 1 and length > 1:
         first, second = np.array(list(combinations(range(length), 2))).T
         parts.append(whole + changes[:, second] + changes[:, first] * np.uint64(_INVERSE))
-    return _mix(np.concatenate(parts, axis=1))
+    return scramble(np.concatenate(parts, axis=1))
 
 
 def edit_pairs(texts: Sequence[str], *, window: int = WINDOW, threads: int = 1) -> tuple[Pairs, npt.NDArray[np.uint8]]:
@@ -171,6 +164,7 @@ Encode = Callable[[Sequence[str]], FloatArray]
 
 _ID_BITS = 28  # of a packed (phrase, distance, phrase)
 _CHUNK = 1 << 16  # phrases, or pairs x 8, handled at once
+_MAX_COSINE = 0.9  # a candidate with a higher one means the same and is skipped
 
 
 def mine_hard_negatives(
@@ -187,7 +181,7 @@ def mine_hard_negatives(
     near, distances = _find_near_pairs(texts, config)
     _log.info("%d phrases, %d pairs spelled alike", len(texts), len(near))
     allowed = _find_allowed(merged_phrases, near)
-    pool = _keep_nearest(near[allowed], distances[allowed], config.pool)
+    pool = _keep_nearest(near[allowed], distances[allowed], MINED)
     yield from _keep_lowest_cosines(merged_phrases, pool, encode, config)
 
 
@@ -285,14 +279,14 @@ def _keep_lowest_cosines(
     vectors = np.concatenate(parts) if parts else np.zeros((0, 1), dtype=np.float16)
     owners, begins = np.unique(pool[:, 0], return_index=True)
     ends = np.append(begins[1:], len(pool))
-    step = max(1, _CHUNK // config.pool)
+    step = max(1, _CHUNK // MINED)
     for start in range(0, len(owners), step):
         stop = min(start + step, len(owners))
         rows = pool[begins[start] : ends[stop - 1]]
         left, right = place[rows[:, 0]], place[rows[:, 1]]
         cosines = np.einsum("nd,nd->n", vectors[left].astype(np.float32), vectors[right].astype(np.float32))
         encoded = vectors[right].any(axis=1) & vectors[left].any(axis=1)
-        usable = encoded & (cosines <= config.max_cosine)
+        usable = encoded & (cosines <= _MAX_COSINE)
         order = np.lexsort((rows[:, 1], cosines, rows[:, 0]))
         order = order[usable[order]]
         chosen = rows[order]

@@ -95,6 +95,7 @@ def label_matrix(examples: Sequence[Example]) -> Tensor:
     return allowed
 
 
+_BALANCE = 0.5  # 0 draws each name equally often, 1 each set of types; this weighs a set by the root of its size
 _CHUNK = 2048  # names between two updates of the progress bar
 
 
@@ -150,14 +151,14 @@ def train_head(  # long: its arguments, and what they mean
         raise OptionError(
             "phrases", "None of the names has an entity type. Give phrase_with_etype.txt, or a corpus with types."
         )
-    held = [e for e in typed if options.hold_out and split_of(name_key(e.name)) in TEST_SPLITS]
+    held = [e for e in typed if split_of(name_key(e.name)) in TEST_SPLITS]
     held = held if len(held) < len(typed) else []
     kept = [e for e in typed if not held or split_of(name_key(e.name)) not in TEST_SPLITS]
     sizes = Counter(example.allowed for example in kept)
     head = fit_head(
         _vectors(base, kept).clone(),  # tensors of inference mode cannot be used in training
         label_matrix(kept),
-        weights=torch.tensor([sizes[example.allowed] ** -options.balance for example in kept]),
+        weights=torch.tensor([sizes[example.allowed] ** -_BALANCE for example in kept]),
         epochs=options.epochs,
         batch=min(1024, len(kept)),
         learning_rate=options.learning_rate,

@@ -47,6 +47,7 @@ Array = npt.NDArray[np.float32]
 _SHORTEST = 2
 _MICRO_BATCH = 256
 _MEASURED = 2000  # words
+_TYPO_SHARE = 0.5  # of the words of a batch, which get one edit
 MAX_TOKENS = 16
 """Longest word in tokens; the encoder looks at fewer."""
 
@@ -212,7 +213,7 @@ class LoveObjective(Objective):
 
     def _view(self, word: str, rng: random.Random) -> str:
         """The word, or a form of it with one edit."""
-        return (rng.random() < self._config.typo_share and edit_letters(word, rng)) or word
+        return (rng.random() < _TYPO_SHARE and edit_letters(word, rng)) or word
 
 
 def look_alikes(words: Sequence[str]) -> dict[int, tuple[int, ...]]:
@@ -278,7 +279,6 @@ def pretrain_character_encoder(
     table = read_character_table(folder / "tokenizer.json")
     generator = torch.Generator().manual_seed(config.seed)
     sizes: dict[str, Any] = {name: getattr(widths, name) for name in ("embedding_dim", "word_dim", "share")}
-    sizes |= {} if widths.wordpieces else {"max_pieces": 0}
     character = CharacterConfig(alphabet=table.alphabet, **sizes)
     encoder = CharacterEncoder(table, character, widths.char_dim, generator=generator)
     tokenizer = open_tokenizer(folder / "tokenizer.json")

@@ -144,8 +144,6 @@ class CorpusOptions(Options):
     """At most this many texts."""
     bases: Paths = ()
     """Bases of entities, each read by the `ingest` reader that fits it."""
-    type_columns: tuple[str, ...] = ()
-    """Columns of the types, in bases that are TSV."""
     typed_names: Paths = ()
     """Lists of names with their types."""
     max_errors: Natural | None = DEFAULT_MAX_ERRORS
@@ -156,25 +154,21 @@ class CorpusOptions(Options):
     """Device of the NER model, as torch names it."""
 
 
+MINED = 32
+"""Candidates per phrase that are encoded and compared: those at the smallest edit distance."""
+
+
 class MiningConfig(Options):
     """What counts as a hard negative."""
 
-    kept: Count = 12
+    kept: Annotated[int, Field(ge=1, le=MINED)] = 12
     """Hard negatives kept per phrase, at most."""
-    pool: Count = 32
-    """Candidates per phrase that are encoded and compared: those at the smallest edit distance."""
     neighbours: Natural = 8
     """Neighbours compared on each side in each sorted order; 0 leaves only edit distance 2."""
     max_share: PositiveShare = 0.5
     """Edit distance of a candidate divided by the length of the longer phrase, at most; in (0, 1]."""
-    max_cosine: Annotated[float, Field(ge=-1, le=1)] = 0.9
-    """A candidate with a higher cosine means the same and is skipped."""
     threads: Count = 2
     """Threads of rapidfuzz."""
-
-    def model_post_init(self, _: Any) -> None:
-        if self.kept > self.pool:
-            raise OptionError("kept", f"'kept' is {self.kept}, but must be at most 'pool' ({self.pool}).")
 
 
 Sampling = Literal["lowest_score", "random_ngram", "random_span"]
@@ -224,8 +218,6 @@ class CharacterWidths(Options):
     """Width of the character embeddings; even."""
     word_dim: Count = 128
     """Width of a word's vector."""
-    wordpieces: bool = True
-    """Whether wordpieces are embedded beside the characters."""
 
     def model_post_init(self, _: Any) -> None:
         if self.embedding_dim % 2:
@@ -245,8 +237,6 @@ class LoveConfig(Options):
     """Factor of the learning rate per epoch."""
     temperature: Rate = 0.07
     """Temperature of the contrastive loss."""
-    typo_share: Share = 0.5
-    """Share of the words of a batch that get one edit."""
     hard_negatives: Natural = 3
     """Look-alikes drawn for each word, at most; 0 for none."""
     seed: int = 0
@@ -260,12 +250,8 @@ class HeadOptions(Options):
     """Passes over the data: per epoch as many names are drawn as there are."""
     learning_rate: Rate = 3e-3
     """Peak of a cosine schedule."""
-    balance: Share = 0.5
-    """0 draws each name equally often, 1 each set of types; 0.5 weighs a set by the root of its size."""
     max_each: Count = 20_000
     """Names of one set of types that are encoded, at most; the first ones by hash."""
-    hold_out: bool = True
-    """Whether a tenth of the names is kept for a test."""
     seed: int = 0
     """Determines everything."""
 

@@ -229,13 +229,13 @@ class ReadOptions(Options):
     bases: Annotated[tuple[Base, ...], SkipJsonSchema()] = ()
     """Further bases that ship as tables, tried before those that are known."""
     sabs: tuple[str, ...] = ()
-    """Only these source vocabularies."""
+    """UMLS: only these source vocabularies; may be repeated."""
     srl_max: Natural | None = None
     """UMLS: highest restriction level of a source."""
     semantic_types: tuple[str, ...] = ()
-    """TUI, name, tree number or group."""
+    """UMLS: only these types: TUI, name, tree number or group; may be repeated."""
     classes: tuple[str, ...] = ()
-    """Only instances and subclasses of these classes, by their QIDs."""
+    """Wikidata, RDF: only instances and subclasses of these classes, by their QIDs; may be repeated."""
     require_sitelink: bool = False
     """Wikidata: only items with a page in some Wikimedia project."""
     links: bool = False

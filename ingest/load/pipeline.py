@@ -270,7 +270,7 @@ class Load:
                 return False
             entities = self.reader.read(ReadReport(max_errors=None), scattered=self.scan.scattered)
             ids = [point.id for point in plain_points(manifest.kb, islice(entities, SAMPLE))]
-            return len(stored_points(target, ids)) >= MOSTLY * len(ids)
+            return len(target.get(ids)) >= MOSTLY * len(ids)
 
     def _check_new(self) -> None:
         """Refuse what is chosen when a collection is created, for one that exists."""
@@ -440,8 +440,7 @@ class Load:
         is_cut = bool(self.scan.report.n_skipped)
         if retired and (is_cut or not self.request.may_remove(len(retired), self.target.count())):
             return 0, len(retired)
-        for start in range(0, len(retired), BATCH):
-            self.target.delete_points(set(retired[start : start + BATCH]))
+        self.target.delete_points(retired)
         return len(retired), 0
 
     def _finish(self, inputs: Sequence[LoadedInput]) -> None:
@@ -485,7 +484,7 @@ def _was_whole(before: Manifest, scan: ScanResult) -> bool:
     return scan.digest in (*digests, *(one.digest for one in before.checkpoints if one.is_done))
 
 
-BATCH = 1000  # Points looked up, replaced or deleted at a time
+BATCH = 1000  # Entities looked up, and points replaced, at a time
 
 
 class Inventory:
@@ -506,7 +505,7 @@ class Inventory:
             points = plain_points(self._collection.manifest.kb, batch)
             for point in points:
                 self._seen.add(point.id)
-            known = stored_points(self._collection, [point.id for point in points])
+            known = self._collection.get([point.id for point in points])
             n_before, changed, row = self.unchanged, list[NamePoint](), iter(points)
             for entity in batch:
                 self._compare_one(
@@ -533,19 +532,10 @@ class Inventory:
         if lacking:
             self._store.add([(entity.entity_id, Named(entity, lacking))])
 
-    def find_retired(self) -> list[str]:
+    def find_retired(self) -> set[str]:
         """Ids of the points that the base lacks, without those of learned names."""
-        missing = [point.id for point in self._collection.scroll() if point.id not in self._seen]
-        of_learned = alias_point_ids(self._collection) if missing else frozenset[str]()
-        return [one for one in missing if one not in of_learned]
-
-
-def stored_points(collection: Collection, ids: Sequence[str]) -> dict[str, NamePoint]:
-    """The points that the collection has, of these ids."""
-    known: dict[str, NamePoint] = {}
-    for start in range(0, len(ids), BATCH):
-        known.update(collection.get(ids[start : start + BATCH]))
-    return known
+        missing = {point.id for point in self._collection.scroll() if point.id not in self._seen}
+        return missing - alias_point_ids(self._collection) if missing else missing
 
 
 def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:

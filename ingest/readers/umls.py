@@ -158,8 +158,6 @@ class UmlsReader(Reader):
         self._languages = tuple(dict.fromkeys(map(umls_language, options.languages or ("en",))))
         self._sabs = tuple(dict.fromkeys(sab.strip().upper() for sab in options.sabs))
         self._srl_max = options.srl_max
-        if self._srl_max is not None and self._srl_max < 0:
-            raise SettingsError(f"the highest restriction level is 0 or more, not {self._srl_max}")
         try:
             self._sources = _find_files(paths)
             for source in self._sources.values():

@@ -241,9 +241,6 @@ _HINTS = {
 @click.option("--name-column", help="Tables: name, number or path of the column of names.")
 @_many("--alias-column", "alias_column", "Tables: columns of aliases")
 @_many("--type-column", "type_column", "Tables: columns of types")
-@_many("--sab", "sabs", "UMLS: only these source vocabularies")
-@_many("--semantic-type", "semantic_types", "UMLS: TUI, name, tree number or group")
-@_many("--class", "classes", "Wikidata, RDF: only instances and subclasses of these classes, by their QIDs")
 @shared.yes_option()
 @set_option("IngestSettings")
 @shared.json_option
@@ -265,7 +262,7 @@ def ingest(  # long: help has its examples
     pearl-qdrant ingest umls.tsv
     pearl-qdrant ingest names.csv --id-column QID --name-column Label --type-column Kind
     pearl-qdrant ingest names.parquet products.parquet --collection names
-    pearl-qdrant ingest 2024AB/META --collection umls --sab SNOMEDCT_US --semantic-type DISO
+    pearl-qdrant ingest 2024AB/META --collection umls --set sabs=SNOMEDCT_US --set semantic_types=DISO
     pearl-qdrant ingest latest-all.json.gz --collection wikidata --language fi --language en
     zcat base.tsv.gz | pearl-qdrant ingest - --collection base
     pearl-qdrant ingest umls.tsv --store http://localhost:6333 --set ray=auto

@@ -32,12 +32,15 @@ RENAMED = {
 
 _OTHER_FLAGS = {
     "batch_size": ("--batch",),
+    "classes": ("--class",),
     "include_nil": ("--nil",),
     "languages": ("--name-language",),
     "layouts": ("--layout",),
     "min_pmi": ("--threshold",),
     "records": ("--sheet",),
+    "sabs": ("--sab",),
     "scopes": ("--synonym-scope",),
+    "semantic_types": ("--semantic-type",),
     "wait_s": ("--wait",),
     "workers": ("--jobs",),
 }

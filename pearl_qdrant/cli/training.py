@@ -266,7 +266,7 @@ def love(
 ) -> None:
     """Pre-train a character encoder for the encoder in folder BASE_MODEL, by mimicry of word vectors (LOVE).
 
-    The same command resumes a run that was interrupted. Give OUT to `pearl-qdrant train fit` as --character-encoder.
+    The same command resumes a run that was interrupted. Give OUT to `train fit` as `--set character_encoder=OUT`.
 
     \b
     pearl-qdrant train love all-MiniLM-L6-v2/ love/
@@ -286,8 +286,6 @@ def love(
 @phrases_option
 @aliases_option
 @field_option(FitRequest, "hard_negatives", metavar="PATH")
-@field_option(FitRequest, "wordnet", metavar="PATH")
-@field_option(FitRequest, "character_encoder", metavar="PATH")
 @field_option(FitRequest, "steps", metavar="N")
 @field_option(FitRequest, "paper_settings")
 @field_option(FitRequest, "restart")

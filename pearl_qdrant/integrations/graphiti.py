@@ -16,7 +16,7 @@ import asyncio
 from typing import Any
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.merging import NameMerger
+from pearl_qdrant.integrations.merging import NameMerger, latest
 from pearl_qdrant.resolution import NameRecord
 
 
@@ -81,16 +81,11 @@ class EntityMerger:
 
     async def _place(self, edge: Any) -> None:
         """Store an edge between the nodes that its ends are now; none where they are one."""
-        source, target = self._now(edge.source_node_uuid), self._now(edge.target_node_uuid)
+        source, target = (latest(end, self._ids) for end in (edge.source_node_uuid, edge.target_node_uuid))
         await edge.delete(self.graphiti.driver)
         if source != target or edge.source_node_uuid == edge.target_node_uuid:
             moved = edge.model_copy(update={"source_node_uuid": source, "target_node_uuid": target})
             await moved.save(self.graphiti.driver)
-
-    def _now(self, key: str) -> str:
-        while key in self._ids:
-            key = self._ids[key]
-        return key
 
 
 def _ends(edge: Any) -> set[str]:

@@ -16,7 +16,7 @@ import asyncio
 from typing import Any
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.merging import NameMerger
+from pearl_qdrant.integrations.merging import NameMerger, latest
 from pearl_qdrant.resolution import NameRecord
 
 ENTITY_FIELDS = ("entity_type", "description", "source_id", "file_path")
@@ -63,7 +63,7 @@ class EntityMerger:
         del self.before[now]
         for key in nodes:
             self._names.pop(key, None)
-        left = {frozenset(map(self._now, pair)): edge for pair, edge in relations.items()}
+        left = {frozenset(latest(end, self._names) for end in pair): edge for pair, edge in relations.items()}
         known = {end for pair in left for end in pair}
         for pair, edge in (await self._relations(now)).items():
             if not (other := pair - {now}) <= known:
@@ -80,11 +80,6 @@ class EntityMerger:
         graph = self.rag.chunk_entity_relation_graph
         pairs = await graph.get_node_edges(key) or ()
         return {frozenset(pair): await graph.get_edge(*pair) or {} for pair in pairs}
-
-    def _now(self, key: str) -> str:
-        while key in self._names:
-            key = self._names[key]
-        return key
 
 
 def _record(name: str, node: dict[str, Any]) -> NameRecord:

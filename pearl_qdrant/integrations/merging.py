@@ -148,3 +148,10 @@ def new_names(before: Iterable[str], after: Iterable[str]) -> dict[str, str]:
     for old, new in zip(before, after, strict=True):
         found.setdefault(old, []).append(new)
     return {old: old if old in every else every[0] for old, every in found.items()}
+
+
+def latest(key: str, merged: Mapping[str, str]) -> str:
+    """The node that one is now, by the node that each merged one went into."""
+    while key in merged:
+        key = merged[key]
+    return key

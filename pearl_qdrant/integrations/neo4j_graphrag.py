@@ -27,7 +27,7 @@ from neo4j_graphrag.components.types import (
 from pydantic import validate_call
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.merging import Merged, NameMerger
+from pearl_qdrant.integrations.merging import Merged, NameMerger, latest
 from pearl_qdrant.resolution import NameRecord
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class SameEntityResolver(BasePropertySimilarityResolver):
             (row,) = self._query(CREATE, labels=other["labels"], properties=other["properties"])
             self._ids[other["id"]] = row["id"]
         self._query(RELATE, relationships=self._relationships(others))
-        self._query(RESET, id=self._now(kept["id"]), properties=kept["properties"])
+        self._query(RESET, id=latest(kept["id"], self._ids), properties=kept["properties"])
 
     def _merge(self, one: Merged[str]) -> None:
         ids = [one.key, *one.others]
@@ -152,12 +152,7 @@ class SameEntityResolver(BasePropertySimilarityResolver):
         """The relationships that nodes had, each once, with the ids that their ends have now."""
         every = {one["id"]: one for node in nodes for one in node["relationships"]}
         ends = ("source", "target")
-        return [{**one, **{end: self._now(one[end]) for end in ends}} for one in every.values()]
-
-    def _now(self, key: str) -> str:
-        while key in self._ids:
-            key = self._ids[key]
-        return key
+        return [{**one, **{end: latest(one[end], self._ids) for end in ends}} for one in every.values()]
 
     def _query(self, query: str, **parameters: Any) -> list[Any]:
         return list(self.driver.execute_query(query, parameters, database_=self.neo4j_database).records)

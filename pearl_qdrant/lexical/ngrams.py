@@ -273,11 +273,11 @@ def _word_hashes(codes: npt.NDArray[np.uint64], row: IntArray) -> tuple[IntArray
     # Each letter is mixed with its position in the word, and the results are summed over the word (modulo 2^64). So
     # words of any length need no loop, and the order of letters matters. Spaces count 0. The constant separates
     # the hashes of words from those of n-grams.
-    letters = _scramble(tail + (position << np.uint64(21))) * is_letter[starts[0] :]
+    letters = scramble(tail + (position << np.uint64(21))) * is_letter[starts[0] :]
     return _hash(np.add.reduceat(letters, starts - starts[0]) ^ np.uint64(0x5DEECE66D)), row[starts]
 
 
-def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Mix 64 bits: the finalizer of splitmix64 (Steele et al. 2014). Overflow wraps around, as it should."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -287,7 +287,7 @@ def _scramble(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def _hash(values: npt.NDArray[np.uint64]) -> IntArray:
     """A hash of 32 bits: the upper half of one splitmix64 step, as int64."""
-    hashes: IntArray = (_scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.int64)
+    hashes: IntArray = (scramble(values + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)).astype(np.int64)
     return hashes
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from cli_runner import Run
 from evaluation_data import OPTIONS, Letters, run_tasks, write_table
-from pandas import DataFrame
 
 from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 from training.evaluation.data import FolderData, HubData
@@ -83,7 +82,6 @@ def hub(config: str, split: str) -> list[Mapping[str, Any]]:
         ("conll", "test"): [
             {"entity": entity, "label": label} for entity, label in (("aa", 0), ("xx", 1), ("kk", 2), (None, 0))
         ],
-        ("autofj", "test"): [{"Dataset": "A"}],
     }
     if (config, split) not in tables:
         raise ValueError(f'Unknown split "{split}".')
@@ -92,17 +90,13 @@ def hub(config: str, split: str) -> list[Mapping[str, Any]]:
 
 def test_sets_from_the_hub_look_like_a_folder() -> None:
     """Configurations, columns, numbered labels and missing names are mapped to the folder layout."""
-    join = (
-        DataFrame({"id": [0, 1], "title": ["abcd", "xyz"]}),
-        DataFrame({"id": [0], "title": ["dcba"]}),
-        DataFrame({"title_l": ["abcd"], "title_r": ["dcba"]}),
-    )
-    data = HubData(load=hub, load_join=lambda name: join)
+    data = HubData(load=hub)
     names = ("turney", "bird", "umls_local", "conll", "autofj")
     report = evaluate(data, EncoderMethod(Letters()), [], find_tasks(names), OPTIONS)
     values = {result.task.name: result.outcomes["letters"] for result in report.results}
 
-    assert values["turney"].value == values["autofj"].value == values["umls_local"].value == 100
+    assert values["turney"].value == values["umls_local"].value == 100
+    assert report.skipped["autofj"].startswith("no autofj/left.tsv")
     assert values["umls_local"].details["n_names"] == 3
     assert values["conll"].n == 4
     assert data.rows("pearl_bench/conll2003.tsv", "mention", "type")[3] == ("NA", "PER")
@@ -117,11 +111,10 @@ def without(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
 
 
 def test_the_error_for_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `datasets` or a network there is an error with a fix; without `autofj` its tasks are skipped."""
-    without(monkeypatch, "datasets", "autofj")
+    """Without `datasets` or a network there is an error with a fix."""
+    without(monkeypatch, "datasets")
     with pytest.raises(SettingsError, match=r"needs the datasets library: pip install .*\[hub\]"):
         HubData().rows("pearl_bench/bird.tsv", "term1")
-    assert HubData().paths("autofj/left.tsv") == []
 
     def offline(config: str, split: str) -> list[Mapping[str, Any]]:
         raise ConnectionError("no route")

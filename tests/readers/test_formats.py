@@ -180,9 +180,9 @@ def test_what_is_no_base_of_a_format_says_so(kind: str, content: str | bytes, me
 @pytest.mark.parametrize(
     "words, expected",
     [
-        (("--sab", "MSH"), "--sab is for umls, but the input is read as tsv"),
+        (("--sab", "MSH"), "--set sabs is for umls, but the input is read as tsv"),
         (("--language", "fi"), "--language is for umls, wikidata, rdf"),
-        (("--class", "Q5"), "--class is for wikidata"),
+        (("--class", "Q5"), "--set classes is for wikidata"),
         (("--format", "wikidata", "--class", "person"), "not the id of a class: person"),
         (("--format", "umls", "--semantic-type", "DISX"), "DISO"),
     ],

@@ -22,7 +22,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
 
-from ingest.base.format import ReadOptions, TableColumns
 from ingest.formats import open_reader
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.settings import count_workers
@@ -276,8 +275,7 @@ def _typer(options: CorpusOptions, folder: Path, lexicon: Lexicon, report: Corpu
 def _entity_rows(options: CorpusOptions, report: CorpusReport) -> Iterator[EntityRow]:
     """Yield the entities of all bases that have a type or a second name."""
     for path in as_paths(options.bases):
-        columns = TableColumns(types=options.type_columns) if options.type_columns else None
-        with open_reader([path], options=ReadOptions(columns=columns)) as reader:
+        with open_reader([path]) as reader:
             for entity in counted(reader.read, options.max_errors, report.skipped):
                 row = entity_row(entity, kb=base_key(path))
                 if row is not None and (row.types or len(row.names) > 1):

@@ -154,32 +154,20 @@ _TABLES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("hub_ta
 _TYPES = {"pearl_bench/conll2003.tsv": ("PER", "LOC", "ORG"), "pearl_bench/bc5cdr.tsv": ("Chemical", "Disease")}
 """Type names, in the order of the benchmark's type numbers."""
 
-_AUTOFJ = ("left", "right", "gt")
-
 Load = Callable[[str, str], Iterable[Mapping[str, Any]]]
 """From configuration and split to rows."""
 
-LoadJoin = Callable[[str], tuple[Any, Any, Any]]
-"""From the name of an AutoFJ set to its left, right and ground truth tables (pandas)."""
-
 
 class HubData:
-    """Tables of the hub, fetched on first use; the arguments replace `load_dataset` and `autofj.datasets.load_data`."""
+    """Tables of the hub, fetched on first use; `load` replaces `load_dataset`. The hub has no tables of AutoFJ."""
 
-    def __init__(self, *, load: Load | None = None, load_join: LoadJoin | None = None) -> None:
+    def __init__(self, *, load: Load | None = None) -> None:
         self._load = load or _load_dataset
-        self._load_join = load_join
-        self._joins: dict[str, list[dict[str, str]]] = {}
 
     def paths(self, pattern: str) -> list[str]:
-        known = [*_TABLES, *(f"autofj/{name}.tsv" for name in _AUTOFJ)]
-        if self._load_join is None and importlib.util.find_spec("autofj") is None:
-            known = list(_TABLES)
-        return sorted(fnmatch.filter(known, pattern))
+        return sorted(fnmatch.filter(_TABLES, pattern))
 
     def rows(self, path: str, *columns: str) -> list[Row]:
-        if path.startswith("autofj/"):
-            return self._autofj(path, columns)
         table = _TABLES[path]
         rows = []
         for number, row in enumerate(self._fetch(table["config"], table["splits"]), 1):
@@ -207,20 +195,6 @@ class HubData:
         raise SettingsError(
             f"{REPOSITORY}, {config} has no split {' or '.join(splits)} ({first_line(problem)})."
         ) from problem
-
-    def _autofj(self, path: str, columns: tuple[str, ...]) -> list[Row]:
-        if not self._joins:
-            load = self._load_join or importlib.import_module("autofj.datasets").load_data
-            names = [str(row["Dataset"]) for row in self._fetch("autofj", ("test",))]
-            self._joins = {table: [] for table in _AUTOFJ}
-            for name in names:
-                for table, frame in zip(_AUTOFJ, load(name), strict=True):
-                    for record in frame.to_dict("records"):
-                        self._joins[table].append(
-                            {key: str(value) for key, value in record.items()} | {"dataset": name}
-                        )
-        records = self._joins[path.removeprefix("autofj/").removesuffix(".tsv")]
-        return [tuple(record[column] for column in columns) for record in records]
 
 
 def _load_dataset(config: str, split: str) -> Iterable[Mapping[str, Any]]:

@@ -12,7 +12,7 @@ The range of a channel is measured on random tokens; real names gave the same sc
 
 The character encoder is that of `pearl_qdrant.encoder.character.network`, with changes that do not change the result:
 words are summed, not averaged, since the vector is normalised afterwards; W_p is multiplied into W_o; W_q and W_k are
-one matrix. The embeddings of characters and wordpieces may be 8-bit with one scale per row. Beside a 6 x 384 encoder in
+one matrix. The embeddings of characters and wordpieces are 8-bit with one scale per row. Beside a 6 x 384 encoder in
 8 bits it costs 6 % of the names per processor second, and 3.5 MB.
 """
 
@@ -148,17 +148,16 @@ FUSED = "com.microsoft"
 
 
 class GraphBuilder:
-    """Adds nodes one by one, whose names get a prefix; equal constants without a name are stored once."""
+    """Adds nodes one by one; equal constants without a name are stored once."""
 
-    def __init__(self, prefix: str = "") -> None:
+    def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
         self.tensors: list[TensorProto] = []
-        self._prefix = prefix
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def op(self, kind: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
         """Add a node; returns the name of its output."""
-        output = f"{self._prefix}v{len(self.nodes)}"
+        output = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [output], domain=domain, **attributes))
         return output
 
@@ -175,14 +174,14 @@ class GraphBuilder:
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
-            self._constants[key] = f"{self._prefix}c{len(self._constants)}"
+            self._constants[key] = f"c{len(self._constants)}"
             self.tensors.append(numpy_helper.from_array(array, self._constants[key]))
         return self._constants[key]
 
     def int4(self, values: npt.NDArray[np.int8]) -> str:
         """Add a constant of 4-bit integers, (rows, k) with k even, from -8 to 7; returns its name."""
         low, high = (values.reshape(-1, 2) & 15).astype(np.uint8).T
-        name = f"{self._prefix}t{len(self.tensors)}"
+        name = f"t{len(self.tensors)}"
         packed = (low | high << 4).tobytes()
         self.tensors.append(TensorProto(name=name, data_type=TensorProto.INT4, dims=values.shape, raw_data=packed))
         return name
@@ -193,8 +192,7 @@ class GraphBuilder:
         return name
 
 
-TABLE = "character_encoder.embeddings.weight"
-TABLE_INT8, TABLE_SCALE = f"{TABLE}_int8", f"{TABLE}_scale"
+TABLE, TABLE_SCALE = "character_encoder.embeddings.weight_int8", "character_encoder.embeddings.weight_scale"
 ATTENTION = "character_encoder.query_key"
 OUTPUT, OUTPUT_BIAS = "character_encoder.output.weight", "character_encoder.output.bias"
 PROJECTION = "character_encoder.projection.weight"
@@ -202,23 +200,23 @@ PROJECTION = "character_encoder.projection.weight"
 _ALL = np.iinfo(np.int64).max
 
 
-def add_outputs(graph: GraphBuilder, phrase: str, network: PearlNetwork, *, int8: bool) -> list[ValueInfoProto]:
-    """Add what follows the phrase encoder: the character encoder, if there is one, its embeddings in 8 bits if asked,
-    norm and type head. Returns the outputs of the graph.
+def add_outputs(graph: GraphBuilder, phrase: str, network: PearlNetwork) -> list[ValueInfoProto]:
+    """Add what follows the phrase encoder: the character encoder, if there is one, its embeddings in 8 bits, norm and
+    type head. Returns the outputs of the graph.
     """
     assert network.type_head is not None
     head = network.type_head.weight.detach().float().numpy()
     if network.character_encoder is not None:
-        phrase = _join_character_encoder(graph, phrase, network.character_encoder, int8=int8)
+        phrase = _join_character_encoder(graph, phrase, network.character_encoder)
     graph.nodes.append(helper.make_node("LpNormalization", [phrase], ["embedding"], axis=1, p=2))
     graph.nodes.append(helper.make_node("MatMul", [phrase, graph.floats(head.T)], ["type_logits"]))
     widths = {"embedding": head.shape[1], "type_logits": len(head)}
     return [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", n]) for name, n in widths.items()]
 
 
-def _join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder, *, int8: bool) -> str:
+def _join_character_encoder(graph: GraphBuilder, phrase: str, encoder: CharacterEncoder) -> str:
     """Join both parts to the vector f of `PearlNetwork`, (b, phrase_dim + char_dim); the encoder is on the CPU."""
-    vector = _Branch(graph, encoder, int8=int8).build()
+    vector = _Branch(graph, encoder).build()
     share = encoder.config.share
     length = graph.op("ReduceL2", phrase, graph.ints(1), keepdims=1)
     scaled = graph.op("Mul", length, graph.floats((share / (1 - share)) ** 0.5))
@@ -229,11 +227,10 @@ def _join_character_encoder(graph: GraphBuilder, phrase: str, encoder: Character
 class _Branch:
     """Builds the nodes of one character encoder."""
 
-    def __init__(self, graph: GraphBuilder, encoder: CharacterEncoder, *, int8: bool) -> None:
+    def __init__(self, graph: GraphBuilder, encoder: CharacterEncoder) -> None:
         self._g = graph
         self._encoder = encoder
         self._config = encoder.config
-        self._int8 = int8
         self._weights: dict[str, Array] = {name: w.detach().float().numpy() for name, w in encoder.state_dict().items()}
 
     def build(self) -> str:
@@ -371,10 +368,8 @@ class _Branch:
 
     def _embed(self, codes: str) -> str:
         """Look up rows of the embedding table, (n, e)."""
-        g, table = self._g, self._weights["embeddings.weight"]
-        if not self._int8:
-            return g.op("Gather", g.named(TABLE, table), codes, axis=0)
-        values, scales = quantize_rows(table)
-        rows = g.op("Gather", g.named(TABLE_INT8, values), codes, axis=0)
+        g = self._g
+        values, scales = quantize_rows(self._weights["embeddings.weight"])
+        rows = g.op("Gather", g.named(TABLE, values), codes, axis=0)
         of_rows = g.op("Gather", g.named(TABLE_SCALE, scales), codes, axis=0)
         return g.op("DequantizeLinear", rows, of_rows, axis=0)

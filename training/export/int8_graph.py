@@ -111,7 +111,7 @@ class Int8Graph(GraphBuilder):
         summed = self.op("Sum", self.op("Reshape", words, self._by_token), self._used_positions(size))
         hidden = self._all_layers(summed, self.op("Cast", "attention_mask", to=TensorProto.FLOAT))
         pooled = self._pool(hidden, network.pooling)
-        outputs = add_outputs(self, pooled, network, int8=True)
+        outputs = add_outputs(self, pooled, network)
         # The judge of two names looks its words up here.
         self.nodes.append(helper.make_node("Identity", [words], [WORDS]))
         outputs.append(helper.make_tensor_value_info(WORDS, TensorProto.FLOAT, ["rows", self._dim]))
