@@ -25,9 +25,10 @@ TEN_MINUTES = ("companies", "notes", "duckdb", "rag")
 
 @pytest.mark.parametrize("name", TEN_MINUTES)
 def test_a_page_of_ten_minutes_is_short_and_begins_with_the_installation(name: str) -> None:
-    """What I copy first installs the package; the page ends within 60 lines."""
+    """README leads there; what I copy first installs the package; the page ends within 60 lines."""
     text = (DOCS / "tutorials" / f"{name}.md").read_text("utf-8")
 
+    assert f"](docs/tutorials/{name}.md)" in (DOCS.parent / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 60
     assert text.partition("```sh\n")[2].startswith("pip install ")
 
