@@ -197,7 +197,7 @@ with duckdb.connect() as connection:
     "integrations": """
 from importlib import import_module
 
-for name in ("duckdb", "fastembed", "haystack", "langchain", "llama_index", "mcp", "pandas", "polars", "spacy"):
+for name in "duckdb fastembed haystack langchain llama_index mcp neo4j_graphrag pandas polars spacy".split():
     import_module(f"pearl_qdrant.integrations.{name}")
 """,
     "crosswalk": """
