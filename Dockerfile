@@ -7,7 +7,7 @@ ARG PYTHON_VERSION=3.12
 
 FROM python:${PYTHON_VERSION}-slim AS build
 # Extras of pyproject.toml, rdf for ontologies in OWL: add arrow for bases in Parquet (171 MB), torch for a GPU.
-ARG EXTRAS=serve,rdf
+ARG EXTRAS=serve,rdf,workbooks
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY pearl_qdrant pearl_qdrant

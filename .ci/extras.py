@@ -62,6 +62,29 @@ from pearl_qdrant import read_entities
 pq.write_table(pa.table({"id": ["nyc"], "name": ["New York City"]}), "base.parquet")
 assert [one.entity_id for one in read_entities("base.parquet")] == ["nyc"]
 """,
+    "workbooks": """
+from zipfile import ZipFile
+from pearl_qdrant import read_entities
+
+KIND = "http://schemas.openxmlformats.org"
+LINKS, PACKAGE = f"{KIND}/officeDocument/2006/relationships", f"{KIND}/package/2006/relationships"
+MAIN = f'xmlns="{KIND}/spreadsheetml/2006/main" xmlns:r="{LINKS}"'
+ROWS = [("id", "name"), ("nyc", "New York City")]
+CELLS = ["".join(f'<c t="inlineStr"><is><t>{cell}</t></is></c>' for cell in row) for row in ROWS]
+SHEET = "".join(f"<row>{row}</row>" for row in CELLS)
+LINK = f'<Relationships xmlns="{PACKAGE}"><Relationship Id="r1" Type="{LINKS}/%s" Target="%s"/></Relationships>'
+PARTS = {
+    "[Content_Types].xml": "<Types/>",
+    "_rels/.rels": LINK % ("officeDocument", "xl/workbook.xml"),
+    "xl/workbook.xml": f'<workbook {MAIN}><sheets><sheet name="a" sheetId="1" r:id="r1"/></sheets></workbook>',
+    "xl/_rels/workbook.xml.rels": LINK % ("worksheet", "worksheets/1.xml"),
+    "xl/worksheets/1.xml": f"<worksheet {MAIN}><sheetData>{SHEET}</sheetData></worksheet>",
+}
+with ZipFile("base.xlsx", "w") as archive:
+    for name, content in PARTS.items():
+        archive.writestr(name, content)
+assert [one.canonical_name for one in read_entities("base.xlsx")] == ["New York City"]
+""",
     "ray": """
 from ingest.load.cluster import RayCluster
 from ingest.load.request import LoadRequest
@@ -174,7 +197,7 @@ with duckdb.connect() as connection:
     "integrations": """
 from importlib import import_module
 
-for name in ("duckdb", "fastembed", "haystack", "langchain", "llama_index", "mcp", "pandas", "polars", "spacy"):
+for name in "duckdb fastembed haystack langchain llama_index mcp neo4j_graphrag pandas polars spacy".split():
     import_module(f"pearl_qdrant.integrations.{name}")
 """,
     "crosswalk": """

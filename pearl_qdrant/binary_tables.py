@@ -103,12 +103,13 @@ def open_table(
 ) -> Iterator[OpenedTable]:
     """Open a file for the block; of a workbook the sheet that is named, else the first with cells.
 
-    Raises FormatError if pyarrow is not installed, the file is damaged or needs too much memory, or has no such sheet;
-    InputError if no process can be started.
+    Raises FormatError if the library of its kind is not installed, the file is damaged or needs too much memory, or has
+    no such sheet; InputError if no process can be started.
     """
-    if kind != "workbook" and importlib.util.find_spec("pyarrow") is None:
-        message = f"{kind} files need pyarrow, which is not installed. Install it with: {install_command('arrow')}"
-        raise FormatError(path, None, message)
+    library = "python_calamine" if kind == "workbook" else "pyarrow"
+    if importlib.util.find_spec(library) is None:
+        advice = install_command("workbooks") if kind == "workbook" else install_command("arrow")
+        raise FormatError(path, None, f"{kind} files need {library}, which is not installed. Install it with: {advice}")
     reading = _Reading(path, kind, check)
     try:
         columns, about, schema, declared = reading.open(sheet, batch_rows)

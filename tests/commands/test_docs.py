@@ -49,7 +49,7 @@ HOOK = runpy.run_path(str(DOCS / "command_reference.py"))
 TWINS = tuple(HOOK["CALLS"].items())
 """Commands, some with the option that chooses another call, and the calls behind them."""
 
-SITE = {"repo_url": "https://github.com/OWNER/pearl-qdrant"}
+SITE = {"repo_url": "https://code.example/pearl-qdrant"}
 
 
 def test_every_command_is_explained_and_in_the_table() -> None:

@@ -1,15 +1,18 @@
-"""The modules of the three packages, their syntax trees and their imports."""
+"""The files of the repository; the modules of the three packages, their syntax trees and their imports."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import gc
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,6 +31,17 @@ class Import:
     imported: str
     place: str
     for_types: bool = False
+
+
+def tracked_files() -> list[Path]:
+    """All files that git tracks or would add; without git, the test is skipped."""
+    try:
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+    return [path for path in paths if path.is_file()]
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -120,7 +120,8 @@ def test_every_library_that_is_imported_is_declared() -> None:
         "integrations": base | distributions([r for one in INTEGRATED for r in extras.get(one, ())]),
         "service": base | distributions(extras["serve"]),
         "crosswalk": base | distributions(extras["crosswalk"]),
-        **dict.fromkeys(("binary_tables", "resolution"), base | distributions(extras["arrow"])),
+        "binary_tables": base | distributions([*extras["arrow"], *extras["workbooks"]]),
+        "resolution": base | distributions(extras["arrow"]),
     }
 
     undeclared = [

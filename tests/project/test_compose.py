@@ -493,7 +493,7 @@ def test_the_steps_of_the_image_make_a_service(
     assert "pearl-qdrant" in answer.text
     assert list(built.glob("venv/lib/python3*/site-packages/pearl_qdrant/encoder/models/*/onnx/model.onnx"))
     declared = project()["project"]
-    assert of(build, "ARG") == ["EXTRAS=serve,rdf"]
+    assert of(build, "ARG") == ["EXTRAS=serve,rdf,workbooks"]
     needed = [*declared["dependencies"], *declared["optional-dependencies"]["serve"]]
     assert not [one for one in needed if one.startswith("torch")]
     stop = getattr(signal, of(last, "STOPSIGNAL")[0])

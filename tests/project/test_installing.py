@@ -47,6 +47,22 @@ def test_every_named_extra_exists_and_has_a_test_of_its_own() -> None:
     assert runpy.run_path(str(ROOT / ".ci" / "extras.py"))["SMOKE"].keys() == extras.keys() - {"dev", "docs"} | {"none"}
 
 
+def test_all_has_every_extra_that_needs_no_torch() -> None:
+    """`integrations` has each framework with a module but oaklib; `all` leaves out torch, Ray, what a clone uses."""
+    extras = project()["project"]["optional-dependencies"]
+
+    def named(extra: str) -> set[str]:
+        inner = {name for one in extras[extra] for name in Requirement(one).extras if one.startswith("pearl-qdrant[")}
+        return inner | {name for one in inner for name in named(one)}
+
+    modules = {path.stem for path in (ROOT / "pearl_qdrant" / "integrations").glob("[!_]*.py")}
+    frameworks = {one for one in extras if one.replace("-", "_") in modules}
+    apart = {"torch", "train", "hub", "bench", "peers", "names", "ray", "docs", "dev", "oaklib"}
+
+    assert named("integrations") - {"serve"} == frameworks - {"oaklib"}
+    assert named("all") == extras.keys() - apart - {"all"}
+
+
 STAGES = (
     "train paraphrase .",
     "train corpus texts.txt --wordnet . --set typer=ner --set ner_model=a/b --out out",

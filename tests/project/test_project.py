@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 import pytest
+from source_tree import tracked_files
 
 import pearl_qdrant
 from pearl_qdrant.cli import cli
@@ -96,17 +97,6 @@ def test_help_is_fast() -> None:
     steps = int(run_python(f"{COUNT_STEPS}{RUN_HELP}sys.setprofile(None)\nprint(n, file=sys.stderr)"))
 
     assert 10_000 < steps <= HELP_STEPS
-
-
-def tracked_files() -> list[Path]:
-    """All files that git tracks or would add; without git, the test is skipped."""
-    try:
-        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("not a git checkout")
-    paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
-    return [path for path in paths if path.is_file()]
 
 
 MACHINE_PATH = re.compile(rb"(?<![\w.~/-])/(work|root|home|Users|tmp|opt)/\w|\.\./shared\b")

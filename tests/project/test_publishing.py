@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from source_tree import ROOT, project
+from source_tree import ROOT, project, tracked_files
 
 import pearl_qdrant
 
@@ -35,6 +35,16 @@ def test_the_account_is_written_in_one_place() -> None:
         *("pyproject.toml", "README.md", "CITATION.cff", "server.json", "qdrant.md", "openrefine.md"),
         *("hugging-face.md", "llms.txt"),
     }
+
+
+def test_what_sets_the_account_knows_every_file_that_names_it() -> None:
+    """No other file of the repository, of whatever kind, has an address with an account."""
+    known = {*PUBLISHING["owned_files"](), Path(__file__)}
+    texts = {path: path.read_bytes() for path in tracked_files() if path not in known}
+    others = {path: text.decode(errors="replace") for path, text in texts.items() if b"\0" not in text[:8192]}
+
+    assert len(others) > 500
+    assert {path.name: found for path, text in others.items() if (found := OWNED.findall(text))} == {}
 
 
 def test_setting_the_account_leaves_no_other(tmp_path: Path) -> None:

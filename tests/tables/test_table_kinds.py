@@ -5,6 +5,7 @@ Warnings about tables that can be read, but probably not as they are meant.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -180,6 +181,16 @@ def test_a_workbook_is_read(tmp_path: Path) -> None:
     assert read(path, records="More") == {"X": ["Other"]}
     with pytest.raises(FormatError, match="has no sheet 'Dolls'"):
         read(path, records="Dolls")
+
+
+def test_without_its_library_a_workbook_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workbook is recognised without the extra, and the error says what to install."""
+    path = workbook(tmp_path / "base.xlsx", {"Toys": [["id", "name"], [1, "Foo"]]})
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+
+    assert detect_format([path]) == "xlsx"
+    with pytest.raises(FormatError, match=r"need python_calamine, which is not installed.*\[workbooks\]"):
+        read(path)
 
 
 def test_a_damaged_workbook_and_a_bomb_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
