@@ -373,7 +373,7 @@ class Collections:
         with self._loading:
             if key not in self._encoders:
                 device = self._settings.device
-                encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix, arena=False)
+                encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
                 time_calls(encoder, self._metrics.encode_seconds.observe, "encode")
                 self._encoders[key] = encoder
             return self._encoders[key]
