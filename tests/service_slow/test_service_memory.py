@@ -14,7 +14,7 @@ from service_process import WAIT_S, Running, serving
 pytestmark = pytest.mark.slow
 
 START_MB, PEAK_MB = 450, 600
-"""Without what encoder and judge share it starts with 540; with the links of all mentions as objects it comes to 720."""
+"""A service whose encoder and judge each open the model starts with 540, and had 960 when links waited as objects."""
 
 
 def peak_mb(service: Running) -> int:
