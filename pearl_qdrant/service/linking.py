@@ -7,8 +7,8 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Request
@@ -301,11 +301,24 @@ async def _links(
     """What is kept of the links of the mentions, with their properties if there are any."""
     if not body.properties:
         return await handle.link(body.mentions, options, keep=keep, is_gone=is_gone)
-    found = await handle.link(body.mentions, wider(options, MOST_CANDIDATES), keep=list, is_gone=is_gone)
+    wide = wider(options, MOST_CANDIDATES)
+    plain = list if body.explain else _without_features
+    found = await handle.link(body.mentions, wide, keep=plain, is_gone=is_gone)
     rows = [row for _, row in read_rows(body.mentions, body.properties)]
     return await handle.call(
         lambda linker: keep(linked_rows(linker.state, found, rows, list(body.properties), options))
     )
+
+
+_NOTHING: Mapping[str, float] = {}
+
+
+def _without_features(links: list[Link]) -> list[Link]:
+    """Links without what only explanations read, which is half of the memory of a candidate."""
+    return [
+        replace(one, candidates=tuple(replace(each, features=_NOTHING, decision=_NOTHING) for each in one.candidates))
+        for one in links
+    ]
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))

@@ -70,21 +70,30 @@ def test_a_number_without_end_is_over_the_limit(client: TestClient, number: int)
     assert [(one.status_code, one.json()["found"]) for one in answers] == [(422, 2**53)] * 4
 
 
-def test_a_large_request_waits_with_json(service_settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a thousand mentions, no more candidates are in memory at a time than two batches have."""
+@pytest.mark.parametrize("properties", [{}, {"kb_types": ["newspaper"] * 1000}])
+def test_a_large_request_waits_with_little(
+    service_settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch, properties: dict[str, list[str]]
+) -> None:
+    """Of a thousand mentions, no more candidates are in memory with their features at a time than two batches have;
+    without a row to compare them with, no more candidates.
+    """
     alive: list[int] = []
 
+    def n_alive() -> int:
+        found = [one for one in gc.get_objects() if isinstance(one, Candidate)]
+        return sum(bool(one.features) for one in found) if properties else len(found)
+
     def counting(*given: Any, **named: Any) -> Any:
-        alive.append(sum(isinstance(one, Candidate) for one in gc.get_objects()))
+        alive.append(n_alive())
         return link_batch(*given, **named)
 
     mentions = [f"New York {i}" for i in range(1000)]
-    with serving(service_settings, max_mentions=1000, max_candidates=20_000) as client:
+    with serving(service_settings, max_mentions=1000, max_candidates=20_000, max_body_bytes=1 << 20) as client:
         linker = handle_of(client).linker
         link_batch = linker.link_batch
         monkeypatch.setattr(linker, "link_batch", counting)
-        before = sum(isinstance(one, Candidate) for one in gc.get_objects())
-        answer = client.post("/v1/link", json={"mentions": mentions, "limit": 20})
+        before = n_alive()
+        answer = client.post("/v1/link", json={"mentions": mentions, "limit": 20, "properties": properties})
 
     links = answer.json()["links"]
     assert [one["mention"] for one in links] == mentions
