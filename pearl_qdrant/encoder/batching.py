@@ -15,7 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,9 @@ from pearl_qdrant.lexical.words import usual_case
 from pearl_qdrant.pieces import pausing
 
 IntArray = npt.NDArray[np.int64]
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 CHARACTERS_PER_TOKEN = 16
 """A name is cut at this many characters per token of the maximum length: 1,024 for 64 tokens. Names have four to six
@@ -55,13 +59,7 @@ class NameTokenizer:
 
     def __init__(self, folder: Path, *, max_length: int, prefix: str = "", lowercase: bool = False) -> None:
         path = folder / "tokenizer.json"
-        tokenizer = open_tokenizer(path)
-        n_special = tokenizer.num_special_tokens_to_add(False)
-        if max_length <= n_special:
-            raise CheckpointError(
-                str(path), f"a maximum length of {max_length} leaves no room beside its {n_special} special tokens"
-            )
-        tokenizer.enable_truncation(max_length)
+        tokenizer = cutting_tokenizer(path, max_length)
         self._path = path
         self.n_ids = tokenizer.get_vocab_size(with_added_tokens=True)
         self.max_length = max_length
@@ -157,6 +155,36 @@ def open_tokenizer(path: Path) -> Tokenizer:
         tokenizer = Tokenizer.from_file(str(path))
         tokenizer.no_padding()
         tokenizer.no_truncation()
+    return tokenizer
+
+
+def shared(make: Callable[P, T]) -> Callable[P, T]:
+    """A function that makes what it was asked for before only if nothing uses that any more."""
+    made: WeakValueDictionary[object, T] = WeakValueDictionary()
+    making = threading.Lock()
+
+    def get(*given: P.args, **named: P.kwargs) -> T:
+        with making:
+            found = made.get(given)
+            if found is None:
+                found = made[given] = make(*given, **named)
+            return found
+
+    return get
+
+
+@shared
+def cutting_tokenizer(path: Path, max_length: int) -> Tokenizer:
+    """A tokenizer.json that cuts texts at so many tokens. That of the shipped model takes 100 MB. Raises
+    CheckpointError if it cannot be opened, or no token has room beside the special ones.
+    """
+    tokenizer = open_tokenizer(path)
+    n_special = tokenizer.num_special_tokens_to_add(False)
+    if max_length <= n_special:
+        raise CheckpointError(
+            str(path), f"a maximum length of {max_length} leaves no room beside its {n_special} special tokens"
+        )
+    tokenizer.enable_truncation(max_length)
     return tokenizer
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pearl_qdrant.encoder.batching import CHARACTERS_PER_TOKEN, open_tokenizer, plan_batches, tokenizer_errors
-from pearl_qdrant.encoder.checkpoint import ONNX_FILE
+from pearl_qdrant.encoder.batching import CHARACTERS_PER_TOKEN, cutting_tokenizer, plan_batches, tokenizer_errors
+from pearl_qdrant.encoder.checkpoint import ONNX_FILE, read_config
 from pearl_qdrant.encoder.loading import MODELS_DIR
 from pearl_qdrant.encoder.runtime.onnx_runtime import OnnxGraph, open_session, shared_graph
 from pearl_qdrant.errors import CheckpointError
@@ -45,7 +45,7 @@ class NameJudge:
 
     def __init__(self, folder: Path, graph: Path | None = None, *, threads: int | None = None) -> None:
         self._path = folder / "tokenizer.json"
-        self._tokenizer = open_tokenizer(self._path)
+        self._tokenizer = cutting_tokenizer(self._path, max(LONGEST, read_config(folder).max_length))  # the encoder's
         begin, end = (self._tokenizer.token_to_id(token) for token in (BEGIN, END))
         self._words: OnnxGraph = shared_graph(folder / ONNX_FILE)
         path = graph or folder / JUDGE_FILE

@@ -50,7 +50,6 @@ class _LoadOptions:
     threads: int | None
     runtime: Runtime
     precision: Precision
-    arena: bool
 
     def __post_init__(self) -> None:
         check_device(self.device)
@@ -74,7 +73,6 @@ def load_encoder(
     threads: int | None = None,
     runtime: Runtime = "auto",
     precision: Precision = "auto",
-    arena: bool = True,
 ) -> Encoder:
     """Load a model. Raises ModelNotFoundError if the model does not exist; CheckpointError if one of its files is
     missing, truncated, changed, or belongs to another model; DeviceError if the device does not exist, or torch is not
@@ -91,10 +89,8 @@ def load_encoder(
         runtime: "onnx" or "torch"; "auto" is ONNX on a CPU if the model has it, else torch.
         precision: Precision of torch: "bf16", "fp32", or "auto" for the faster one
             (see `torch_runtime.encoding_precision`).
-        arena: Whether ONNX keeps the memory of its largest batches for the next ones; a service that runs for weeks
-            gives it back.
     """
-    options = _LoadOptions(device, pooling, prefix, threads, runtime, precision, arena)
+    options = _LoadOptions(device, pooling, prefix, threads, runtime, precision)
     if model.startswith(FASTEMBED):
         return _load_fastembed(model, options)
     found = find_model(model)
@@ -171,7 +167,7 @@ def _encoder(
     from pearl_qdrant.encoder.runtime.onnx_runtime import onnx_encoder
 
     assert onnx_path is not None
-    return onnx_encoder(onnx_path, tokenizer, arena=options.arena, **how)
+    return onnx_encoder(onnx_path, tokenizer, **how)
 
 
 def check_device(device: str) -> None:

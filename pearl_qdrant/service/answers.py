@@ -63,10 +63,14 @@ class ErrorAnswer(BaseModel):
     details: list[dict[str, str]] | None = None
 
 
+def packed(content: Any) -> bytes:
+    """JSON of records: dictionaries, lists, dataclasses, enums and numbers; and of an `orjson.Fragment` of such."""
+    return orjson.dumps(content, default=dict, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+
+
 def json_answer(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON of records: dictionaries, lists, dataclasses, enums and numbers."""
-    packed = orjson.dumps(content, default=dict, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
-    return Response(packed, status_code=status, headers=headers, media_type="application/json")
+    """An answer of what is `packed`."""
+    return Response(packed(content), status_code=status, headers=headers, media_type="application/json")
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -15,11 +15,11 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import CollectionNotFoundError, PearlQdrantError, StoreError
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.records import Annotation, Link
+from pearl_qdrant.records import Annotation, Link, NilReason
 from pearl_qdrant.service.lanes import PAUSED, SHORT_TEXT, Lane
 from pearl_qdrant.service.names import FoundName, NameKeeper, usable_cache
 from pearl_qdrant.service.observing import Metrics, facts
-from pearl_qdrant.service.queues import IsGone, Joiner, time_calls, time_searches
+from pearl_qdrant.service.queues import IsGone, Joiner, Keep, KeepAll, time_calls, time_searches
 from pearl_qdrant.service.settings import Body, ServiceError, ServiceSettings
 from pearl_qdrant.settings import ServerAccess
 from pearl_qdrant.store.administration import CollectionSummary, summarize_collections, unfinished_load
@@ -85,20 +85,28 @@ class CollectionHandle:
         """Base, model and counts, as they were when the collection was opened or read again."""
         return self.linker.collections[0].manifest
 
-    async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
-        """The links of some mentions, in their order; joined with those of other requests. `is_gone` tells whether the
-        client has hung up. Raises UnknownTypeError if no entity has one of the types.
+    async def link(
+        self, mentions: Sequence[str], options: LinkOptions, *, keep: Keep[T], is_gone: IsGone | None = None
+    ) -> list[T]:
+        """What `keep` makes of the links of some mentions, in their order; joined with those of other requests.
+        `is_gone` tells whether the client has hung up. Raises UnknownTypeError if no entity has one of the types.
         """
-        links = await self._joiner.link(mentions, options, is_gone=is_gone)
-        self._metrics.count_answers(self.name, links)
-        return links
+        reasons: list[NilReason | None] = []
+
+        def counted(links: list[Link]) -> list[T]:
+            reasons.extend(one.nil_reason for one in links)
+            return keep(links)
+
+        kept = await self._joiner.link(mentions, options, keep=counted, is_gone=is_gone)
+        self._metrics.count_answers(self.name, reasons)
+        return kept
 
     async def of_text(self, characters: int, find: Callable[[EntityLinker], list[Annotation]]) -> list[Annotation]:
         """The mentions of a text of so many characters, linked by a call of the linker. Short texts wait for no long
         ones.
         """
         found = await self._of_length(characters, lambda: find(self.linker))
-        self._metrics.count_answers(self.name, [one.link for one in found])
+        self._metrics.count_answers(self.name, [one.link.nil_reason for one in found])
         return found
 
     async def _of_length(self, characters: int, call: Callable[[], T]) -> T:
@@ -149,10 +157,12 @@ class CollectionHandle:
     def is_idle(self) -> bool:
         return not self._joiner.queued and not any(lane.queued for lane in self._lanes)
 
-    async def _link_batch(self, mentions: Sequence[str], options: LinkOptions, n_requests: int) -> list[Link]:
-        def link() -> list[Link]:
+    async def _link_batch(
+        self, mentions: Sequence[str], options: LinkOptions, n_requests: int, keep: KeepAll
+    ) -> list[list[Any]]:
+        def link() -> list[list[Any]]:
             with self._metrics.batch_seconds.labels(self.name).time():
-                return list(self.linker.link_batch(mentions, options, workers=1))
+                return keep(list(self.linker.link_batch(mentions, options, workers=1)))
 
         self._metrics.batch_mentions.labels(self.name).observe(len(mentions))
         self._metrics.batch_requests.labels(self.name).observe(n_requests)
@@ -373,7 +383,7 @@ class Collections:
         with self._loading:
             if key not in self._encoders:
                 device = self._settings.device
-                encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix, arena=False)
+                encoder = load_encoder(model, device=device, pooling=pooling, prefix=prefix)
                 time_calls(encoder, self._metrics.encode_seconds.observe, "encode")
                 self._encoders[key] = encoder
             return self._encoders[key]

@@ -7,12 +7,13 @@ POST /v1/accept, /v1/reject         answers of people, which the collection lear
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import Request
 from fastapi.responses import Response
+from orjson import Fragment
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from pearl_qdrant.linking.learned.ledger import LearnedBatch
@@ -22,7 +23,7 @@ from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptio
 from pearl_qdrant.linking.properties import MOST_CANDIDATES, linked_rows, read_rows, wider
 from pearl_qdrant.linking.ranking.explain import explain_link
 from pearl_qdrant.records import Annotation, Assertion, Link, link_record
-from pearl_qdrant.service.answers import CollectionsHere, beside, declared, json_answer, router_of
+from pearl_qdrant.service.answers import CollectionsHere, beside, declared, json_answer, packed, router_of
 from pearl_qdrant.service.collections import CollectionHandle
 from pearl_qdrant.service.queues import IsGone
 from pearl_qdrant.service.settings import Body, InvalidRequestError, ServiceSettings, Strict, Texts
@@ -273,31 +274,51 @@ async def link(body: LinkBody, request: Request, collections: CollectionsHere) -
     options = _chosen(body, LinkOptions)
     if body.explain:
         options = options.updated(limit=options.most_candidates)
-    record: dict[str, Any] = {"collection": handle.name}
-    links = await _links(handle, body, options, request.is_disconnected)
 
-    def answer() -> Response:
-        if not body.explain:
-            return json_answer(record | {"links": list(map(link_record, links))})
+    def keep(links: Iterable[Link]) -> list[bytes]:
         calibration, model = handle.linker.calibration, handle.linker.model
-        records = [link_record(one, is_explained=True) for one in links]
-        for one, of in zip(links, records, strict=True):
-            of |= {"parts": list(map(link_record, one.parts))} if one.parts else {}
-            of["explanation"] = explain_link(one, calibration, model)
-        return json_answer(record | {"links": records})
+        kept = []
+        for one in links:
+            record = link_record(one, is_explained=body.explain)
+            if body.explain:
+                record |= {"parts": list(map(link_record, one.parts))} if one.parts else {}
+                record["explanation"] = explain_link(one, calibration, model)
+            kept.append(packed(record))
+        return kept
 
-    return await beside(len(links) * options.most_candidates * _RECORD_BYTES, answer)
+    links = await _links(handle, body, options, keep, request.is_disconnected)
+    record = {"collection": handle.name, "links": list(map(Fragment, links))}
+    return await beside(sum(map(len, links)), json_answer, record)
 
 
-async def _links(handle: CollectionHandle, body: LinkBody, options: LinkOptions, is_gone: IsGone) -> list[Link]:
-    """The links of the mentions, with their properties if there are any."""
+async def _links(
+    handle: CollectionHandle,
+    body: LinkBody,
+    options: LinkOptions,
+    keep: Callable[[Iterable[Link]], list[T]],
+    is_gone: IsGone,
+) -> list[T]:
+    """What is kept of the links of the mentions, with their properties if there are any."""
     if not body.properties:
-        return await handle.link(body.mentions, options, is_gone=is_gone)
-    found = await handle.link(body.mentions, wider(options, MOST_CANDIDATES), is_gone=is_gone)
+        return await handle.link(body.mentions, options, keep=keep, is_gone=is_gone)
+    wide = wider(options, MOST_CANDIDATES)
+    plain = list if body.explain else _without_features
+    found = await handle.link(body.mentions, wide, keep=plain, is_gone=is_gone)
     rows = [row for _, row in read_rows(body.mentions, body.properties)]
     return await handle.call(
-        lambda linker: list(linked_rows(linker.state, found, rows, list(body.properties), options))
+        lambda linker: keep(linked_rows(linker.state, found, rows, list(body.properties), options))
     )
+
+
+_NOTHING: Mapping[str, float] = {}
+
+
+def _without_features(links: list[Link]) -> list[Link]:
+    """Links without what only explanations read, which is half of the memory of a candidate."""
+    return [
+        replace(one, candidates=tuple(replace(each, features=_NOTHING, decision=_NOTHING) for each in one.candidates))
+        for one in links
+    ]
 
 
 @texts.post("/v1/annotate", response_model=AnnotationsAnswer, responses=declared(404, 415))

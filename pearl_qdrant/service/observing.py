@@ -20,7 +20,7 @@ from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from pearl_qdrant.records import Link
+from pearl_qdrant.records import NilReason
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which several workers share their counts; prometheus-client reads it."""
@@ -57,10 +57,9 @@ class Metrics:
         self.answers = counter("answers", "Linked mentions by reason.", ["collection", "reason"])
         self.reloads = counter("reloads", "Newer states of a collection that were opened.", ["collection"])
 
-    def count_answers(self, collection: str, links: Sequence[Link]) -> None:
-        reasons = Counted(LINKED if link.nil_reason is None else link.nil_reason.value for link in links)
-        for reason, n in reasons.items():
-            self.answers.labels(collection, reason).inc(n)
+    def count_answers(self, collection: str, reasons: Sequence[NilReason | None]) -> None:
+        for reason, n in Counted(reasons).items():
+            self.answers.labels(collection, LINKED if reason is None else reason.value).inc(n)
 
     def text(self) -> bytes:
         """All metrics, of all workers, in Prometheus' text format."""

@@ -8,7 +8,7 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.pieces import pause
@@ -64,23 +64,26 @@ def time_searches(store: Store, on_seconds: OnSeconds) -> None:
     store.open = opened  # type: ignore[method-assign, assignment]
 
 
-LinkMany = Callable[[Sequence[str], LinkOptions, int], Awaitable[list[Link]]]
-"""Links a batch of mentions with the same options, for so many requests."""
+Keep = Callable[[list[Link]], list[T]]  # Makes of links what a request keeps of them until it has all
+KeepAll = Callable[[list[Link]], list[list[Any]]]  # and of those of a batch what each of its requests keeps
+LinkMany = Callable[[Sequence[str], LinkOptions, int, KeepAll], Awaitable[list[list[Any]]]]
+"""Links a batch of mentions with the same options, for so many requests, and gives what they keep."""
 
 IsGone = Callable[[], Awaitable[bool]]  # Whether the client of a request has hung up
 
 
 @dataclass(eq=False)
 class _Request:
-    """Mentions that wait, and the links that are there so far."""
+    """Mentions that wait, and what is kept of the links that are there so far."""
 
     mentions: Sequence[str]
     options: LinkOptions
-    answer: asyncio.Future[list[Link]]
+    keep: Keep[Any]
+    answer: asyncio.Future[list[Any]]
     is_gone: IsGone | None
     client: object
     turn: tuple[int, int]  # the number of the last batch before it came, or that follows its last one; its own number
-    links: list[Link] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)
     taken: int = 0
     has_waited: bool = False
 
@@ -138,15 +141,19 @@ class Joiner:
     def queued(self) -> int:
         return sum(request.waiting for request in self._requests)
 
-    async def link(self, mentions: Sequence[str], options: LinkOptions, *, is_gone: IsGone | None = None) -> list[Link]:
-        """The links of some mentions, in their order. `is_gone` is asked when a request has waited for a batch. Raises
-        ServiceError if too many mentions wait already; TimedOutError if there is no answer in time; ClientGoneError
-        if the client hung up before its turn came.
+    async def link(
+        self, mentions: Sequence[str], options: LinkOptions, *, keep: Keep[T], is_gone: IsGone | None = None
+    ) -> list[T]:
+        """What `keep` makes of the links of some mentions, in their order: batch by batch, in the thread that links,
+        since a thousand links with their candidates are 60 MB of objects. `is_gone` is asked when a request has waited
+        for a batch. Raises ServiceError if too many mentions wait already; TimedOutError if there is no answer in time;
+        ClientGoneError if the client hung up before its turn came.
         """
         if not mentions:
             return []
         turn = self._n_batches, next(self._numbers)
-        request = _Request(mentions, options, asyncio.get_running_loop().create_future(), is_gone, asking.get(), turn)
+        answer = asyncio.get_running_loop().create_future()
+        request = _Request(mentions, options, keep, answer, is_gone, asking.get(), turn)
         queued = self.queued
         own = sum(one.waiting for one in self._requests if one.queue == request.queue)
         if (own and own + len(mentions) > self._max_queued) or queued > _CLIENTS * self._max_queued:
@@ -217,8 +224,13 @@ class Joiner:
             request.taken += n
         self._on_queued(self.queued)
         start = time.monotonic()
+
+        def keep(links: list[Link]) -> list[list[Any]]:
+            rest = iter(links)
+            return [request.keep(list(itertools.islice(rest, n))) for request, n in batch]
+
         try:
-            links = await self._link(mentions, batch[0][0].options, len(batch))
+            parts = await self._link(mentions, batch[0][0].options, len(batch), keep)
         except Exception as error:  # noqa: BLE001 (each request of the batch raises it)
             for request, _ in batch:
                 if not request.answer.done():
@@ -226,9 +238,7 @@ class Joiner:
             return
         seconds = (time.monotonic() - start) / len(mentions)
         self._seconds_a_mention += 0.2 * (seconds - self._seconds_a_mention)
-        done = 0
-        for request, n in batch:
-            request.links += links[done : done + n]
-            done += n
-            if len(request.links) == len(request.mentions) and not request.answer.done():
-                request.answer.set_result(request.links)
+        for (request, _), part in zip(batch, parts, strict=True):
+            request.kept += part
+            if len(request.kept) == len(request.mentions) and not request.answer.done():
+                request.answer.set_result(request.kept)

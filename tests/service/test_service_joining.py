@@ -12,7 +12,7 @@ from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.records import Link
 from pearl_qdrant.service import queues
 from pearl_qdrant.service.lanes import asking
-from pearl_qdrant.service.queues import Joiner
+from pearl_qdrant.service.queues import Joiner, KeepAll
 from pearl_qdrant.service.settings import ClientGoneError, ServiceError, TimedOutError
 
 pytestmark = pytest.mark.anyio
@@ -29,13 +29,15 @@ class Linker:
         self.may_answer = asyncio.Event()
         self.error: Exception | None = None
 
-    async def link(self, mentions: Sequence[str], options: LinkOptions, n_requests: int) -> list[Link]:
+    async def link(
+        self, mentions: Sequence[str], options: LinkOptions, n_requests: int, keep: KeepAll
+    ) -> list[list[Any]]:
         self.batches.append(list(mentions))
         self.options.append(options)
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
-        return [Link(mention, mention.upper(), None, None, None) for mention in mentions]
+        return keep([Link(mention, mention.upper(), None, None, None) for mention in mentions])
 
 
 def joiner(linker: Linker, **given: Any) -> Joiner:
@@ -61,7 +63,7 @@ async def test_requests_of_other_options_are_not_joined(linker: Linker) -> None:
     joined = joiner(linker)
     strict = LinkOptions(threshold=0.9)
     tasks = [
-        asyncio.create_task(joined.link([name], options))
+        asyncio.create_task(joined.link([name], options, keep=list))
         for name, options in (("a", strict), ("b", PLAIN), ("c", LinkOptions(threshold=0.9)))
     ]
     linker.may_answer.set()
@@ -73,8 +75,8 @@ async def test_requests_of_other_options_are_not_joined(linker: Linker) -> None:
 async def test_a_long_request_does_not_keep_short_ones_waiting(linker: Linker) -> None:
     """A request with more mentions than a batch is linked in parts, beside others."""
     joined = joiner(linker)
-    long = asyncio.create_task(joined.link([f"m{i}" for i in range(20)], PLAIN))
-    short = asyncio.create_task(joined.link(["s"], PLAIN))
+    long = asyncio.create_task(joined.link([f"m{i}" for i in range(20)], PLAIN, keep=list))
+    short = asyncio.create_task(joined.link(["s"], PLAIN, keep=list))
     linker.may_answer.set()
     assert [link.mention for link in await short] == ["s"]
     assert [link.mention for link in await long] == [f"m{i}" for i in range(20)]
@@ -84,16 +86,16 @@ async def test_a_long_request_does_not_keep_short_ones_waiting(linker: Linker) -
 async def test_a_large_request_passes_an_empty_queue(linker: Linker) -> None:
     """A request that is larger than the queue is answered if nothing waits."""
     linker.may_answer.set()
-    assert len(await joiner(linker, max_queued=4).link(list("abcdef"), PLAIN)) == 6
+    assert len(await joiner(linker, max_queued=4).link(list("abcdef"), PLAIN, keep=list)) == 6
 
 
 async def test_a_request_without_an_answer_in_time_ends(linker: Linker) -> None:
     """A request that took too long raises, and what it has in the queue is not linked later."""
     joined = joiner(linker, timeout_s=0.01)
-    running = asyncio.create_task(joined.link(["a"], PLAIN))
+    running = asyncio.create_task(joined.link(["a"], PLAIN, keep=list))
     await settled()
     with pytest.raises(TimedOutError, match="timeout_s"):
-        await joined.link(["b"], PLAIN)
+        await joined.link(["b"], PLAIN, keep=list)
     with pytest.raises(TimedOutError):
         await running
     linker.may_answer.set()
@@ -107,10 +109,10 @@ async def test_an_error_reaches_every_request_of_its_batch_alone(linker: Linker)
     joined = joiner(linker)
     linker.error = ValueError("broken")
     linker.may_answer.set()
-    failed = await asyncio.gather(*(joined.link([name], PLAIN) for name in "ab"), return_exceptions=True)
+    failed = await asyncio.gather(*(joined.link([name], PLAIN, keep=list) for name in "ab"), return_exceptions=True)
     assert [str(error) for error in failed] == ["broken", "broken"]
     linker.error = None
-    assert len(await joined.link(["c"], PLAIN)) == 1
+    assert len(await joined.link(["c"], PLAIN, keep=list)) == 1
 
 
 async def test_a_client_that_hung_up_is_dropped(linker: Linker) -> None:
@@ -120,9 +122,9 @@ async def test_a_client_that_hung_up_is_dropped(linker: Linker) -> None:
     async def is_gone() -> bool:
         return True
 
-    first = asyncio.create_task(joined.link(["a"], PLAIN))
-    second = asyncio.create_task(joined.link(["b"], PLAIN))
-    gone = asyncio.create_task(joined.link(["c"], PLAIN, is_gone=is_gone))
+    first = asyncio.create_task(joined.link(["a"], PLAIN, keep=list))
+    second = asyncio.create_task(joined.link(["b"], PLAIN, keep=list))
+    gone = asyncio.create_task(joined.link(["c"], PLAIN, keep=list, is_gone=is_gone))
     await settled()
     linker.may_answer.set()
     await asyncio.gather(first, second)
@@ -134,7 +136,7 @@ async def test_a_client_that_hung_up_is_dropped(linker: Linker) -> None:
 async def of_client(joined: Joiner, client: str, mentions: Sequence[str], options: LinkOptions = PLAIN) -> list[Link]:
     """The links that a client asks for."""
     asking.set((client, b""))
-    return await joined.link(mentions, options)
+    return await joined.link(mentions, options, keep=list)
 
 
 async def test_a_full_queue_refuses_its_own_client_alone(linker: Linker) -> None:
@@ -155,9 +157,9 @@ async def test_a_full_queue_refuses_its_own_client_alone(linker: Linker) -> None
 async def test_requests_of_other_options_take_turns(linker: Linker) -> None:
     """A long request with other options does not keep a short one waiting until it is linked."""
     joined = joiner(linker)
-    long = asyncio.create_task(joined.link([f"m{i}" for i in range(40)], PLAIN))
+    long = asyncio.create_task(joined.link([f"m{i}" for i in range(40)], PLAIN, keep=list))
     await settled()
-    short = asyncio.create_task(joined.link(["s"], LinkOptions(threshold=0.9)))
+    short = asyncio.create_task(joined.link(["s"], LinkOptions(threshold=0.9), keep=list))
     linker.may_answer.set()
     await asyncio.gather(long, short)
 
@@ -182,7 +184,9 @@ async def test_mentions_that_take_long_make_small_batches(linker: Linker, monkey
     monkeypatch.setattr(queues.time, "monotonic", lambda: 0.1 * sum(map(len, linker.batches[:-1])))
     linker.may_answer.set()
 
-    links = await joiner(linker, batch_mentions=128, max_queued=1000).link([f"m{i}" for i in range(500)], PLAIN)
+    links = await joiner(linker, batch_mentions=128, max_queued=1000).link(
+        [f"m{i}" for i in range(500)], PLAIN, keep=list
+    )
 
     assert [link.mention for link in links] == [f"m{i}" for i in range(500)]
     assert len(linker.batches[0]) == 128
@@ -197,11 +201,11 @@ async def test_long_mentions_make_small_batches(linker: Linker) -> None:
     mentions = [f"{i:03}" + "x" * 2997 for i in range(10)]
     linker.may_answer.set()
 
-    links = await joined.link([*mentions, "y" * 9000], PLAIN)
+    links = await joined.link([*mentions, "y" * 9000], PLAIN, keep=list)
 
     assert [link.mention for link in links] == [*mentions, "y" * 9000]
     assert max(map(len, linker.batches)) == 2
 
     linker.batches.clear()
-    assert len(await joined.link(["x"] * 40, LinkOptions(context="a text"))) == 40
+    assert len(await joined.link(["x"] * 40, LinkOptions(context="a text"), keep=list)) == 40
     assert max(map(len, linker.batches)) == 16

@@ -4,6 +4,7 @@ Which hosts are answered for, who may write, and what is told to those without a
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,12 +15,14 @@ from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from linker_base import ENTITIES, fill
 from pydantic import SecretStr
-from service_client import KEY, KEYS, Held, client_of, serving
+from service_client import KEY, KEYS, Held, client_of, handle_of, serving
 
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.errors import CollectionNotFoundError, OptionError, SettingsError
+from pearl_qdrant.records import Candidate
 from pearl_qdrant.service import ServiceSettings, create_app, serve
 from pearl_qdrant.service.gate import read_keys
+from pearl_qdrant.service.queues import BATCH_MENTIONS
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.schema import Manifest
 
@@ -65,6 +68,38 @@ def test_a_number_without_end_is_over_the_limit(client: TestClient, number: int)
     ]
 
     assert [(one.status_code, one.json()["found"]) for one in answers] == [(422, 2**53)] * 4
+
+
+@pytest.mark.parametrize("properties", [{}, {"kb_types": ["newspaper"] * 1000}])
+def test_a_large_request_waits_with_little(
+    service_settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch, properties: dict[str, list[str]]
+) -> None:
+    """Of a thousand mentions, no more candidates are in memory with their features at a time than two batches have;
+    without a row to compare them with, no more candidates.
+    """
+    alive: list[int] = []
+
+    def n_alive() -> int:
+        found = [one for one in gc.get_objects() if isinstance(one, Candidate)]
+        return sum(bool(one.features) for one in found) if properties else len(found)
+
+    def counting(*given: Any, **named: Any) -> Any:
+        alive.append(n_alive())
+        return link_batch(*given, **named)
+
+    mentions = [f"New York {i}" for i in range(1000)]
+    with serving(service_settings, max_mentions=1000, max_candidates=20_000, max_body_bytes=1 << 20) as client:
+        linker = handle_of(client).linker
+        link_batch = linker.link_batch
+        monkeypatch.setattr(linker, "link_batch", counting)
+        before = n_alive()
+        answer = client.post("/v1/link", json={"mentions": mentions, "limit": 20, "properties": properties})
+
+    links = answer.json()["links"]
+    assert [one["mention"] for one in links] == mentions
+    of_a_batch = BATCH_MENTIONS * max(len(one["candidates"]) for one in links)
+    assert len(alive) >= 1000 / BATCH_MENTIONS
+    assert max(alive) - before <= 2 * of_a_batch < sum(len(one["candidates"]) for one in links)
 
 
 def test_a_large_body_is_refused(client: TestClient) -> None:

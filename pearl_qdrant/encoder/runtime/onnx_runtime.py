@@ -14,7 +14,6 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import onnxruntime as ort
@@ -28,6 +27,7 @@ from pearl_qdrant.encoder.batching import (
     batch_failure,
     first_line,
     is_out_of_memory,
+    shared,
 )
 from pearl_qdrant.encoder.protocol import BoolArray, FloatArray, ModelInfo
 from pearl_qdrant.errors import CheckpointError
@@ -41,12 +41,11 @@ MOST_WORDS = 16_384  # Word embeddings that are kept of a graph: 25 MB of 384 di
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-def open_session(path: Path, *, arena: bool = True) -> Any:
+def open_session(path: Path) -> Any:
     """Open a graph for one thread. Raises CheckpointError if it is not an ONNX graph, truncated, or has operators that
-    this onnxruntime does not support. With `arena`, onnxruntime keeps the memory of its largest batches for the next.
+    this onnxruntime does not support.
     """
     options = ort.SessionOptions()
-    options.enable_cpu_mem_arena = arena
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -68,9 +67,9 @@ class OnnxGraph:
     or if its inputs are others than int64 input_ids, attention_mask and token_type_ids.
     """
 
-    def __init__(self, path: Path, *, arena: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._session = open_session(path, arena=arena)
+        self._session = open_session(path)
         self._words: dict[int, FloatArray] = {}
         self._looking = threading.Lock()
         inputs = {graph_input.name: graph_input.type for graph_input in self._session.get_inputs()}
@@ -130,17 +129,10 @@ class OnnxGraph:
         raise CheckpointError(str(self.path), f"has no output of token vectors (batch, tokens, dim), only: {shapes}")
 
 
-_SHARED: WeakValueDictionary[tuple[Path, bool], OnnxGraph] = WeakValueDictionary()
-_SHARING = threading.Lock()
-
-
-def shared_graph(path: Path, *, arena: bool = True) -> OnnxGraph:
+@shared
+def shared_graph(path: Path) -> OnnxGraph:
     """The graph of a file: one for all that use it at the same time."""
-    with _SHARING:
-        graph = _SHARED.get((path, arena))
-        if graph is None:
-            graph = _SHARED[path, arena] = OnnxGraph(path, arena=arena)
-        return graph
+    return OnnxGraph(path)
 
 
 MAX_BATCH_TOKENS, MAX_BATCH_NAMES = 512, 256
@@ -154,7 +146,6 @@ def onnx_encoder(
     info: ModelInfo,
     never_seen: BoolArray | None,
     threads: int | None,
-    arena: bool,
 ) -> BatchEncoder:
     """An encoder over a PEARL graph with outputs for embedding and type logits; or over the graph of a plain encoder,
     whose token vectors are pooled here, and whose width is not in `info`. Raises CheckpointError as `OnnxGraph` does,
@@ -163,7 +154,7 @@ def onnx_encoder(
     Labels that were never seen, (95,), get probability 0; None without a trained type head. `threads` batches run at
     once, by default one per core that this process may use.
     """
-    graph = shared_graph(path, arena=arena)
+    graph = shared_graph(path)
     is_pearl = info.dim > 0 and (never_seen is not None or {EMBEDDING, TYPE_LOGITS} <= graph.outputs.keys())
     if is_pearl:
         graph.check_pearl_outputs(info.dim)

@@ -62,7 +62,7 @@ async def _link(
     """The link of the best name of each query."""
     mentions = [name for query in queries for name in query.names]
     try:
-        links = iter(await handle.link(mentions, options, is_gone=is_gone))
+        links = iter(await handle.link(mentions, options, keep=list, is_gone=is_gone))
     except UnknownTypeError as error:
         if options.type_mode == "soft":  # entities of the type would come first, and there are none
             return await _link(handle, queries, LinkOptions(limit=options.limit), is_gone)
@@ -74,7 +74,8 @@ async def _link(
     ]
     if crowded:
         mentions, more = [found[i].mention for i in crowded], wider(options, MOST_CANDIDATES)
-        for i, link in zip(crowded, await handle.link(mentions, more, is_gone=is_gone), strict=True):
+        again = await handle.link(mentions, more, keep=list, is_gone=is_gone)
+        for i, link in zip(crowded, again, strict=True):
             found[i] = link
     return [*found]
 
