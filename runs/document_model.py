@@ -207,7 +207,7 @@ def read_task(
 
 def _is_for_training(document: Document) -> bool:
     """Whether a sentence is for training, by its mention."""
-    return crc32(fold_name(document.spans[0].query).encode()) % 2 == 0
+    return crc32(fold_name(document.spans[0].forms.query).encode()) % 2 == 0
 
 
 WEIGHT_DECAY = 1e-4

@@ -69,7 +69,8 @@ async def test_answers_are_typed(connect: Any) -> None:
 
 
 CALLS = json.loads(Path(__file__).with_name("mcp_calls.json").read_text("utf-8"))
-"""Calls that fit the descriptions of the tools, each with what was asked and what must come back; written by hand."""
+"""Calls that fit the descriptions of the tools, each with what was asked and what must come back; chosen by a
+language model that saw the descriptions alone: of 22 requests it chose the tool that we would for 21."""
 
 
 @pytest.mark.parametrize("call", CALLS, ids=[call["asked"] for call in CALLS])
