@@ -382,9 +382,9 @@ def _is_short_for_another(mention: str, spelling: str, name: MatchedName) -> boo
         return False
     if canonical == mention or len(canonical) <= len(name.folded):
         return False
-    if short not in initials(mention.split()):
-        return len(short) <= MOST_CODE
-    return len(short) < MOST_CODE or short in initials(canonical.split())
+    if len(short) <= MOST_CODE:
+        return short not in canonical.split()
+    return short in initials(mention.split()) and short in initials(canonical.split())
 
 
 def _group_by_entity(names: Iterable[MatchedName], limit: int, *, has_own: bool) -> list[MatchedName]:
