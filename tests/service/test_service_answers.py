@@ -45,6 +45,17 @@ def test_columns_beside_the_mentions_must_fit(client: TestClient) -> None:
     assert agreeing["candidates"][0]["properties"]["kb_types"] == 1.0
 
 
+def test_a_link_that_its_row_changed_is_explained(client: TestClient) -> None:
+    """With columns and `explain` an answer says that the row changed the link."""
+    body = {"mentions": ["New York"], "properties": {"kb_types": ["state"]}, "explain": True}
+    answer = client.post("/v1/link", json=body)
+
+    assert answer.status_code == 200, answer.text
+    changed = [one for one in answer.json()["links"] if one["rule"] == "properties"]
+    assert changed
+    assert all("the values of its row" in one["explanation"][0] for one in changed)
+
+
 def test_lists_are_split_when_asked(client: TestClient) -> None:
     """A list of names is NIL; `split` adds the links of its names."""
     whole, split = (

@@ -80,6 +80,7 @@ def test_a_large_request_waits_with_little(
     alive: list[int] = []
 
     def n_alive() -> int:
+        gc.collect()
         found = [one for one in gc.get_objects() if isinstance(one, Candidate)]
         return sum(bool(one.features) for one in found) if properties else len(found)
 

@@ -85,6 +85,7 @@ _RULES: Mapping[str, str] = {
     "popularity": "several entities have this name; this one is the most popular",
     "namesakes": "several entities have this name",
     "learned name": "what was learned of this name goes before what the model says of it",
+    "properties": "the values of its row speak for or against the candidates",
 }
 
 
