@@ -24,7 +24,6 @@ from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.schema import LinkCalibration
 
-
 OWN = {
     "slope": 1.0,
     "nil_bias": 0.0,

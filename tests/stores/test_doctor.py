@@ -89,9 +89,7 @@ def test_what_a_server_does_not_allow_is_noted(
     assert (listed.status, "1.16 or later is needed" in listed.err) == ((1, True) if state == "fail" else (0, False))
 
 
-def test_missing_nodes_and_replicas_fail(
-    double: QdrantDouble, doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_nodes_and_replicas_fail(double: QdrantDouble, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreachable node and a dead replica of a cluster are named, and the exit status is 1."""
     monkeypatch.setattr(double.cluster_state, "nodes", (11, 12))
     monkeypatch.setattr(double.cluster_state, "away", {12})

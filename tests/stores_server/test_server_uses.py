@@ -164,9 +164,7 @@ def test_a_load_to_a_full_disk_ends_and_goes_on_later(double: QdrantDouble, base
         assert (server.open("base").count(), server.open("base").manifest.state) == (6, "ready")
 
 
-def test_a_link_takes_one_or_two_requests(
-    server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_takes_one_or_two_requests(server: Store, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mention whose own name is there takes one request by keys alone; another one a thorough one too."""
     answer, efs = double.answer, list[set[int]]()
     monkeypatch.setattr(server_collection, "LOOK_S", float("inf"))

@@ -155,7 +155,9 @@ SLOW = ("many strings.xlsx", "repeated.parquet")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limits are Linux's")
-@pytest.mark.parametrize("names", [ATTACKS.keys() - {*SLOW}, *(pytest.param({one}, marks=pytest.mark.slow) for one in SLOW)])
+@pytest.mark.parametrize(
+    "names", [ATTACKS.keys() - {*SLOW}, *(pytest.param({one}, marks=pytest.mark.slow) for one in SLOW)]
+)
 def test_files_that_are_made_to_do_harm_end_in_errors(tmp_path: Path, names: set[str]) -> None:
     """Whatever such a file claims to hold, reading it ends with an error about it. One process reads them all, in a
     gigabyte and 20 seconds, with its children.

@@ -284,7 +284,7 @@ def test_a_snapshot_that_arrived_otherwise_is_streamed(
     with monkeypatch.context() as patch:
         patch.setattr("pearl_qdrant.transfer.moving.catch_up", end_early)
         with pytest.raises(StoreUnavailableError):
-            pull_collection(NAME, source=server, store=tmp_path / "back")
+            pull_collection(NAME, source=server, store=tmp_path / "back", way="stream")
     result = pull_collection(NAME, source=server, store=tmp_path / "back")
 
     assert (result.way, result.sent, result.names) == ("stream", 0, 60)
