@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,8 @@ def pytest_configure() -> None:
     # The embedded store waits for the disk at each flush. In memory the tests take half the time.
     memory = Path("/dev/shm")
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > FREE_BYTES:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+        os.environ.setdefault("TMPDIR", str(memory))  # pytest's folders, linkers without a store, and child processes
+        tempfile.tempdir = None  # found before
 
 
 EVERY_KIND = ("test_store_search.py",)

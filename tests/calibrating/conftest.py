@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ def ingested(filled_store: Path, tmp_path: Path) -> Path:
     return copy_files(filled_store, tmp_path / "store")
 
 
-@pytest.fixture(autouse=True)
-def quick_calibrations(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def quick_calibrations() -> Iterator[None]:
     """Every calibration of this folder is a quick one, with few mentions of each kind."""
-    monkeypatch.setattr(calibrate, "PER_KIND", 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibrate, "PER_KIND", 8)
+        yield

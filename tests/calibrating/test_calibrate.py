@@ -5,6 +5,8 @@ worse is shown and not stored without force; a stored one can be removed.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,38 @@ from pearl_qdrant.linking.calibration.metrics import KindChange, Outcome
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.schema import LinkCalibration
+
+OWN = {
+    "slope": 1.0,
+    "nil_bias": 0.0,
+    "threshold": 0.0,
+    "features": {"dense": 7.0, "judge": 0.0},
+    "decision": {"dense": 3.0},
+    "nil_features": {"bias": 1.0},
+}
+"""A calibration with coefficients of its own."""
+
+
+def store_calibration(path: Path, changed: Mapping[str, Any]) -> LinkCalibration:
+    """Store a calibration in the collection."""
+    calibration = LinkCalibration.model_validate(changed)
+    with closing(open_store(path)) as store:
+        target = store.open("base")
+        target.write_manifest(target.manifest.model_copy(update={"calibration": calibration}))
+    return calibration
+
+
+def check_changes(record: Mapping[str, Any]) -> None:
+    """For each kind of mention: how many are right, wrong and NIL, before and after; exact names are all kept."""
+    changes: Any = {change["kind"]: change for change in record["changes"]}
+    assert {"exact", "case", "one slip", "alias", "nil removed", "nil other field"} < set(changes)
+    assert sum(change["n"] for change in changes.values()) == record["mentions"]
+    for change in changes.values():
+        for when in ("before", "after"):
+            assert sum(change[when].values()) == pytest.approx(1)
+    for kind in ("exact", "case", "no spaces"):
+        assert changes[kind]["after"]["right"] == pytest.approx(1)
+    assert changes["nil removed"]["after"]["right"] == 0
 
 
 def test_repeated_pairs_count_once(tmp_path: Path) -> None:
@@ -47,6 +81,7 @@ def test_calibrate_fits_to_the_names_of_the_base_and_stores_it(run: Run, ingeste
     assert "after, cross-fitted" in done.out
     assert figure.read_bytes()[:4] == b"\x89PNG"
     (record,) = dry.lines()
+    check_changes(record)
     stored = manifest_calibration(ingested)
     assert stored is not None
     assert (record["slope"], record["nil_bias"]) == (round(stored.slope, 4), round(stored.nil_bias, 4))
@@ -89,33 +124,23 @@ def test_calibrate_on_pairs_weights_to_a_share_of_nil(run: Run, ingested: Path, 
     assert (stored.features is not None) == record["ranking_fitted"]
 
 
-def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path, tmp_path: Path) -> None:
+def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: Path) -> None:
     """They are in the manifest; an unknown one is reported, and can be fitted again, or go with a reset."""
-    coefficients = {"features": {"dense": 7.0, "judge": 0.0}, "decision": {"dense": 3.0}, "nil_features": {"bias": 1.0}}
-    own = {"slope": 1.0, "nil_bias": 0.0, "threshold": 0.0, **coefficients}
-
-    def store_calibration(changed: dict[str, Any]) -> None:
-        store = open_store(ingested)
-        target = store.open("base")
-        calibration = LinkCalibration.model_validate(changed)
-        target.write_manifest(target.manifest.model_copy(update={"calibration": calibration}))
-        store.close()
-
-    store_calibration(own)
+    store_calibration(ingested, OWN)
     (link,) = run("link", "oneword", "--json", "--explain").lines()
     best = link["candidates"][0]
     assert best["score"] == pytest.approx(7 * best["features"]["dense"])
-    store_calibration({**own, "decision": {"dense": 13.0}})
+    store_calibration(ingested, {**OWN, "decision": {"dense": 13.0}})
     (other,) = run("link", "oneword", "--json", "--explain").lines()
     gained = other["candidates"][0]["decision"]["dense"] - best["decision"]["dense"]
     assert gained == pytest.approx(10 * best["features"]["dense"])
-    store_calibration({**own, "nil_features": {"bias": 40.0}})
+    store_calibration(ingested, {**OWN, "nil_features": {"bias": 40.0}})
     (unlikely,) = run("link", "oneword", "--json").lines()
     assert unlikely["candidates"][0]["probability"] < 1e-6 < best["probability"]
 
-    store_calibration({**own, "features": {"dense": 7.0}})
+    store_calibration(ingested, {**OWN, "features": {"dense": 7.0}})
     assert "Another version of pearl-qdrant calibrated" in run("link", "oneword").err, "it knew no judge"
-    store_calibration({**own, "features": {"density": 7.0}})
+    store_calibration(ingested, {**OWN, "features": {"density": 7.0}})
     refused = run("link", "oneword")
     assert refused.status == 1
     assert "Another version of pearl-qdrant calibrated" in refused.err
@@ -124,7 +149,7 @@ def test_the_linker_uses_the_coefficients_of_its_collection(run: Run, ingested: 
     assert run("calibrate", "--precision", "0.5").status == 0
     assert run("link", "oneword").status == 0
 
-    store_calibration({**own, "features": {"density": 7.0}})
+    store_calibration(ingested, {**OWN, "features": {"density": 7.0}})
     assert run("calibrate", "--reset").status == 0
     assert run("link", "oneword").status == 0
 
@@ -184,15 +209,16 @@ def test_a_base_of_a_few_names_asks_for_pairs(run: Run, tmp_path: Path, model: P
 LOSS = KindChange("exact", 100, 100.0, Outcome(1.0, 0.0, 0.0), Outcome(0.388, 0.0, 0.612))
 
 
+@pytest.fixture(scope="module")
+def fitted(filled_store: Path) -> CollectionFit:
+    """A calibration of the base, which is not stored."""
+    return calibrate_collection("base", store=filled_store, precision=0.5, dry_run=True)
+
+
 @pytest.fixture
-def worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fit loses exact names."""
-    fitted = module.calibrate
-
-    def calibrate(*args: Any, **keywords: Any) -> CollectionFit:
-        return replace(fitted(*args, **keywords), changes=(LOSS,), is_worse=True)
-
-    monkeypatch.setattr(module, "calibrate", calibrate)
+def worse(monkeypatch: pytest.MonkeyPatch, fitted: CollectionFit) -> None:
+    """Every fit is this one, and loses exact names."""
+    monkeypatch.setattr(module, "calibrate", lambda *_: replace(fitted, changes=(LOSS,), is_worse=True))
 
 
 @pytest.mark.usefixtures("worse")
@@ -229,25 +255,14 @@ def test_a_refused_calibration_leaves_the_stored_one(ingested: Path) -> None:
     assert error.value.found.changes == (LOSS,)
     assert error.value.found.replaced == before
     assert manifest_calibration(ingested) == before
+
+
+def test_what_cannot_be_read_is_refused(ingested: Path) -> None:
+    """A precision out of range, and a file that is not there."""
     with pytest.raises(ValueError, match="precision must be between"):
         calibrate_collection("base", store=ingested, precision=1.5)
     with pytest.raises(FormatError, match=r"absent\.tsv"):
         calibrate_collection("base", str(ingested / "absent.tsv"), store=ingested)
-
-
-def test_what_changes_is_reported_by_kind(run: Run, ingested: Path) -> None:
-    """For each kind of mention: how many are right, wrong and NIL, before and after; exact names are all kept."""
-    (record,) = run("calibrate", "--precision", "0.5", "--dry-run", "--json").lines()
-
-    changes: Any = {change["kind"]: change for change in record["changes"]}
-    assert {"exact", "case", "one slip", "alias", "nil removed", "nil other field"} < set(changes)
-    assert sum(change["n"] for change in changes.values()) == record["mentions"]
-    for change in changes.values():
-        for when in ("before", "after"):
-            assert sum(change[when].values()) == pytest.approx(1)
-    for kind in ("exact", "case", "no spaces"):
-        assert changes[kind]["after"]["right"] == pytest.approx(1)
-    assert changes["nil removed"]["after"]["right"] == 0
 
 
 def test_labelled_pairs_are_compared_with_made_mentions_too(run: Run, ingested: Path, tmp_path: Path) -> None:
@@ -271,7 +286,8 @@ def test_a_calibration_is_reset(run: Run, ingested: Path) -> None:
     what it removed.
     """
     untouched = run("link", "e1", "--json").out
-    assert run("calibrate", "--precision", "0.5").status == 0
+    stored = store_calibration(ingested, OWN)
+    assert run("link", "e1", "--json").out != untouched
 
     removed = run("calibrate", "--reset", "--collection", "base")
 
@@ -284,7 +300,7 @@ def test_a_calibration_is_reset(run: Run, ingested: Path) -> None:
         refused = run("calibrate", "--reset", option)
         assert (refused.status, "--reset removes a calibration" in refused.err) == (2, True)
 
-    stored = calibrate_collection("base", store=ingested, precision=0.5).to_manifest()
+    store_calibration(ingested, OWN)
     assert reset_calibration("base", store=ingested) == stored
     assert reset_calibration("base", store=ingested) is None
     assert manifest_calibration(ingested) is None

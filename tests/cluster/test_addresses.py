@@ -152,10 +152,10 @@ def test_a_base_is_loaded_and_linked_over_all_nodes(
     assert np.isclose(before.probability, after.probability)
 
 
-def test_doctor_shows_each_address(run: Run, nodes: list[Listener]) -> None:
+def test_doctor_shows_each_address(run: Run, nodes: list[Listener], model: Path) -> None:
     """Each address has a line; one that is away is a failure, and the others are looked at."""
     nodes[1].stop()
-    outcome = run("doctor", "--json", "--store", location(nodes))
+    outcome = run("doctor", "--json", "--store", location(nodes), "--model", str(model))
     found = [(line["state"], str(line["found"])) for line in outcome.lines() if line["check"] == "address"]
 
     assert outcome.status == 1

@@ -15,7 +15,6 @@ from qdrant_double_http import Fault
 from tiny_models import make_pearl
 
 from pearl_qdrant import load_base
-from pearl_qdrant.errors import OptionError
 from pearl_qdrant.store import open_store
 
 BASE = (
@@ -133,7 +132,10 @@ def test_link_answers_in_words_and_in_json(loaded: Run) -> None:
 
 
 def test_with_several_collections_an_answer_names_the_base_of_an_id(loaded: Run, base: Path, model: Path) -> None:
-    """The same id in two bases means two entities, so the base is shown with it."""
+    """The same id in two bases means two entities, so the base is shown with it; a collection may be omitted where
+    there is only one, else the error lists them.
+    """
+    assert loaded("link", "NYC", "--threshold", "0").status == 0
     second = base.with_name("second.tsv")
     second.write_text("id\tname\tkind\nnyt\tNew Yorkshire Terrier\tdog\n", encoding="utf-8")
     assert loaded("ingest", str(second), "--model", str(model)).status == 0
@@ -142,7 +144,9 @@ def test_with_several_collections_an_answer_names_the_base_of_an_id(loaded: Run,
     words = loaded("link", "New Yorkshire Terrier", *both).out
     (link,) = loaded("link", "New Yorkshire Terrier", *both, "--json").lines()
     noted = loaded("annotate", "A New Yorkshire Terrier.", "--threshold", "0", *both[:4])
+    unnamed = loaded("link", "NYC")
 
+    assert (unnamed.status, "base, second" in unnamed.err) == (2, True)
     assert "->  New Yorkshire Terrier  [second: nyt]" in words
     assert "lexical  base    id" in words
     assert (link["entity_id"], link["kb"]) == ("nyt", "second")
@@ -285,15 +289,6 @@ def test_restart_loads_again(loaded: Run, base: Path, model: Path) -> None:
     assert loaded("collections", "show", "base", "--json").lines()[0]["points"] == 1
 
 
-def test_another_base_in_the_same_collection_is_an_error(
-    filled_store: Path, base: Path, model: Path, tmp_path: Path
-) -> None:
-    """Ids of two bases cannot be mixed in a collection by accident."""
-    copy_files(filled_store, tmp_path / "store")
-    with pytest.raises(OptionError, match="holds base 'base', not 'other'"):
-        load_base(base, "base", store=str(tmp_path / "store"), model=str(model), kb="other")
-
-
 def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:
     """A collection can be listed, shown, verified, finalized and deleted."""
     (listed,) = loaded("collections", "list", "--json").lines()
@@ -306,6 +301,9 @@ def test_collections_can_be_shown_verified_and_deleted(loaded: Run) -> None:
     verified = loaded("collections", "verify", "base")
     assert (verified.status, "7 points, complete, indexed, model verified" in verified.out) == (0, True), verified.out
     assert loaded("collections", "finalize", "base").status == 0
+    unconfirmed = loaded("collections", "delete", "base")
+    assert (unconfirmed.status, "--yes" in unconfirmed.err) == (1, True)
+    assert "base" in loaded("collections", "list").out
     assert loaded("collections", "delete", "base", stdin=b"n\n").status == 1
     assert loaded("collections", "delete", "base", "--yes").status == 0
     assert loaded("collections", "list").out == ""
@@ -338,7 +336,7 @@ def test_a_name_that_no_store_takes_is_refused_at_once(run: Run, base: Path, nam
 
 
 def test_entities_can_be_added_shown_and_deleted(loaded: Run) -> None:
-    """Changes of single entities take effect at once."""
+    """Changes of single entities take effect at once; of those to delete, unknown ones are named."""
     added = loaded("entities", "add", "--id", "acme", "--name", "aspirin", "--alias", "post city", "--type", "company")
     assert added.status == 0, added.err
     (link,) = loaded("link", "aspirin", "--json", "--threshold", "0").lines()
@@ -348,6 +346,9 @@ def test_entities_can_be_added_shown_and_deleted(loaded: Run) -> None:
     assert loaded("entities", "delete", "acme", "--yes").status == 0
     gone = loaded("entities", "show", "acme")
     assert (gone.status, "No entity 'acme'" in gone.err) == (1, True)
+    some = loaded("entities", "delete", "nyc", "nowhere", "--collection", "base", "--yes")
+    assert (some.status, "Deleted 3 names." in some.err, "not found: nowhere" in some.err) == (1, True, True)
+    assert loaded("collections", "verify", "base").status == 0
 
 
 def test_errors_have_a_fix(loaded: Run, tmp_path: Path) -> None:
@@ -371,15 +372,6 @@ def test_usage_errors_are_status_2(loaded: Run) -> None:
     assert loaded("link").status == 2
     assert loaded("link", "x", "--limit", "0").status == 2
     assert loaded("frobnicate").status == 2
-
-
-def test_the_collection_may_be_omitted_if_there_is_only_one(loaded: Run, base: Path, model: Path) -> None:
-    """With several collections, the error lists them."""
-    assert loaded("link", "NYC", "--threshold", "0").status == 0
-    assert loaded("ingest", str(base), "--collection", "second", "--model", str(model)).status == 0
-    outcome = loaded("link", "NYC")
-    assert outcome.status == 2
-    assert "base, second" in outcome.err
 
 
 def test_doctor_names_the_fix(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,19 +405,6 @@ def test_the_same_commands_work_on_a_server(run: Run, base: Path, model: Path, m
     gone = run("doctor", "--model", str(model))
     assert gone.status == 1
     assert "did not answer" in gone.out
-
-
-def test_deleting_an_unknown_entity_is_reported(loaded: Run) -> None:
-    """Existing entities are deleted, unknown ones named; without a terminal a deletion needs --yes."""
-    outcome = loaded("entities", "delete", "nyc", "nowhere", "--collection", "base", "--yes")
-
-    assert outcome.status == 1
-    assert "Deleted 3 names." in outcome.err
-    assert "not found: nowhere" in outcome.err
-    assert loaded("collections", "verify", "base").status == 0
-    unconfirmed = loaded("collections", "delete", "base")
-    assert (unconfirmed.status, "--yes" in unconfirmed.err) == (1, True)
-    assert "base" in loaded("collections", "list").out
 
 
 def test_ingest_reads_compressed_files_and_stdin(run: Run, tmp_path: Path, model: Path) -> None:

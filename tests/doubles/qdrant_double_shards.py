@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -63,7 +62,7 @@ def _make(double: QdrantDouble, name: str, body: bytes) -> Any:
     params = double.client.get_collection(name).config.params
     vectors = params.vectors if isinstance(params.vectors, dict) else {}
     points, _ = double.client.scroll(name, limit=1_000_000, with_payload=True, with_vectors=True)
-    with tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "shard"
         is_half = vectors["dense"].datatype == models.Datatype.FLOAT16
         edge_shard.create_shard(path, vectors["dense"].size, "turbo4" if is_half else "int8")

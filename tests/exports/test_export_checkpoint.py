@@ -198,10 +198,13 @@ def test_encoders_of_two_shapes_are_not_averaged(trained: Path, tmp_path: Path) 
 
 
 def test_the_commands_average_export_and_rebuild(run: Run, tmp_path: Path) -> None:
-    """From a trained checkpoint to a graph and back to torch, by commands alone."""
+    """From a trained checkpoint to a graph and back to torch, by commands alone; the notices of others stay with it."""
     base, averaged, out, back = (str(tmp_path / name) for name in ("base", "averaged", "out", "back"))
     make_bert(Path(base))
     plain = str(make_pearl(tmp_path / "pearl").folder)
+    notices = {"NOTICE": "made by others", "LICENSE-Other.txt": "keep this"}
+    for name, text in notices.items():
+        (Path(plain) / name).write_text(text, encoding="utf-8")
     assert run("train", "average", base, plain, averaged, "--ratio", "0.7").status == 0
     exported = run("train", "export", averaged, out, "--name", "mine", "--json")
     assert exported.status == 0, exported.err
@@ -212,6 +215,8 @@ def test_the_commands_average_export_and_rebuild(run: Run, tmp_path: Path) -> No
     assert read_config(Path(back)).weights_hash == read_config(Path(out)).weights_hash
     assert run("models", "export", out, back).status == 2
     assert "has no model.safetensors" in run("train", "export", out, back).err
+    for copy in (averaged, out):
+        assert {name: (Path(copy) / name).read_text(encoding="utf-8") for name in notices} == notices
 
 
 ALL_NAMES = [*NAMES, *NAMES_OF_THE_WORLD, "𝕄oscow", "мосkва", "東京 tower", "🥯"]

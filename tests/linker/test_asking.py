@@ -108,15 +108,6 @@ def test_links_stay_in_order_and_questions_come_in_batches(linker: EntityLinker)
     assert asking_of(judge).budget == 1000
 
 
-def test_workers_link_and_this_process_asks(own: EntityLinker) -> None:
-    """A function that cannot be sent to another process is a judge for several workers, too."""
-    judge = Judge()
-    links = list(own.link_batch([UNSURE, "NYTimes"] * 20, judge=Asking(judge, between=ALL), workers=2))
-
-    assert {link.entity_id for link in links} == {"nyc", "nyt"}
-    assert sorted(judge.asked) == ["NYTimes", UNSURE]
-
-
 def test_asyncio_asks_once_in_a_call(linker: EntityLinker) -> None:
     """One call of `alink_batch` is one call for the judge, too, however many batches it makes."""
     judge = Judge()

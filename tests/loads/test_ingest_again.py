@@ -80,30 +80,29 @@ def test_an_unchanged_base_is_not_encoded_again(tmp_path: Path, place: Store, en
     assert (first.is_unchanged, place.open("base").read_manifest().kb_version) == (False, "2")
 
 
-@pytest.mark.parametrize("change", ["content", "options", "restart", "lost", "loading"])
-def test_what_changed_is_loaded(tmp_path: Path, place: Store, encoder: Encoder, change: str) -> None:
+def test_what_changed_is_loaded(tmp_path: Path, place: Store, encoder: Encoder) -> None:
     """Other content, a restart and lost points are encoded; other options and an unfinished load are looked at."""
     path = write(tmp_path, OLD)
     load_base(path, "base", store=place, model=encoder)
-    collection = place.open("base")
-    options: dict[str, Any] = {}
-    if change == "content":
-        write(tmp_path, NEW)
-    elif change == "options":
-        options["options"] = ReadOptions(limit=3)
-    elif change == "restart":
-        options["restart"] = True
-    elif change == "lost":
-        collection.delete_points({next(collection.scroll()).id})
-    else:
-        collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
-    collection.close()
+    for change in ("options", "loading", "lost", "content", "restart"):
+        options: dict[str, Any] = {}
+        with closing(place.open("base")) as collection:
+            if change == "content":
+                write(tmp_path, NEW)
+            elif change == "options":
+                options["options"] = ReadOptions(limit=3)
+            elif change == "restart":
+                options["restart"] = True
+            elif change == "lost":
+                collection.delete_points({next(collection.scroll()).id})
+            else:
+                collection.write_manifest(collection.read_manifest().model_copy(update={"state": "loading"}))
 
-    result = load_base(path, "base", store=place, model=encoder, **options)
+        result = load_base(path, "base", store=place, model=encoder, **options)
 
-    assert result.is_unchanged == (change in ("options", "loading")), "all names are there"
-    with closing(place.open("base")) as collection:
-        assert collection.read_manifest().state == "ready"
+        assert result.is_unchanged == (change in ("options", "loading")), change
+        with closing(place.open("base")) as collection:
+            assert collection.read_manifest().state == "ready"
 
 
 def test_only_names_that_a_store_has_lost_are_encoded_again(tmp_path: Path, place: Store, encoder: Encoder) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pearl_qdrant import Candidate, Link, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.linking.mention_detection import blocks as blocks_of
 from pearl_qdrant.linking.mention_detection.annotate import PASSAGES_AT_ONCE, annotate_blocks
 from pearl_qdrant.linking.mention_detection.blocks import MOST, of_texts, read_blocks
 from pearl_qdrant.linking.mention_detection.spans import as_name
@@ -224,10 +225,11 @@ def test_a_book_takes_bounded_memory() -> None:
     assert peak(240) < 1.3 * peak(120) + 200_000
 
 
-def test_progress_counts_bytes_of_what_is_done() -> None:
+def test_progress_counts_bytes_of_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bar can be drawn within one text, and over several."""
+    monkeypatch.setattr(blocks_of, "MOST", MOST // 8)
     done: list[int] = []
-    texts = ["Zürich", BOOK[: 6 * MOST]]
+    texts = ["Zürich", BOOK[: 6 * MOST // 8]]
     options = AnnotateOptions()
     blocks = (block for text in texts for block in read_blocks(text, options))
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-from cli_runner import Run
 from source_tree import ROOT, project
-from tiny_models import make_pearl
 
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.encoder.loading import MODELS_DIR, shipped_names
@@ -57,18 +54,3 @@ def test_the_notice_names_every_source_of_the_model(model: str) -> None:
     assert {"WordNet 3.0", "Mondo", "YAGO 3", "Few-NERD", "Wikipedia"} <= set(names)
     assert [name for name in names if name not in notice and name not in ("Aliases", "Typed", "Dates", "Phrases")] == []
     assert BASES[model] in notice
-
-
-def test_a_copy_of_a_model_keeps_its_notices(run: Run, tmp_path: Path) -> None:
-    """Averaged and exported models have the notices of the models that they were made from."""
-    model = make_pearl(tmp_path / "model").folder
-    (model / "NOTICE").write_text("made by others", encoding="utf-8")
-    (model / "LICENSE-Other.txt").write_text("keep this", encoding="utf-8")
-    averaged, exported = tmp_path / "averaged", tmp_path / "exported"
-    for words in (("average", str(model), str(model), str(averaged)), ("export", str(averaged), str(exported))):
-        done = run("train", *words)
-        assert done.status == 0, done.err
-
-    for folder in (averaged, exported):
-        assert (folder / "NOTICE").read_text(encoding="utf-8") == "made by others"
-        assert (folder / "LICENSE-Other.txt").read_text(encoding="utf-8") == "keep this"

@@ -58,19 +58,44 @@ def test_contradictions_are_neither_merged_nor_asked() -> None:
     assert other_outcomes(__file__, "contradiction", outcome) == []
 
 
-def test_letters_before_a_republic_are_no_title() -> None:
-    """`DR` in capitals beside small letters is no doctor."""
-    names = ("DR Kovra", "Republic of the Kovra")
-    assert not is_one(resolved(*names), *names)
+OTHERS = [
+    f"{one} {two} {three}" for one in ("Blue", "Old", "Grand") for two in ("Harbour", "Elm") for three in ("Inn", "Ox")
+]
+EMILIA = [NameRecord(one, "person") for one in ("Emilia", "Emilia Berg", "Emilia Sandoval")]
+GVP = ("GVDP", "Gross Vallen Domestic Product", "GVNP", "Gross Vallen National Product")
 
 
-def test_unknown_and_coarser_types_do_not_separate() -> None:
-    """UNKNOWN, no type and `concept` match a special type; `location` matches `city`."""
-    found = resolved(
-        *(NameRecord("Design Sprint", type_) for type_ in ("method", "UNKNOWN", "", "concept")),
-        *(NameRecord("Lund", type_) for type_ in ("city", "location")),
-    )
-    assert len({one.node_id for one in found.names}) == 2
+@pytest.mark.parametrize(
+    "names, precision, nodes, pair, why",
+    [
+        (("DR Kovra", "Republic of the Kovra"), None, 2, (), None),  # letters in capitals are no title
+        # UNKNOWN, no type and `concept` match a special type; `location` matches `city`
+        ([NameRecord("Design Sprint", one) for one in ("method", "UNKNOWN", "", "concept")], None, 1, (), None),
+        ([NameRecord("Lund", one) for one in ("city", "location")], None, 1, (), None),
+        # a part of two names joins neither; beside one of them it does
+        (EMILIA, 0.5, 3, ("Emilia", "Emilia Berg"), "part of several names"),
+        (("Kovra KGaA", "Kovra & Co.", "Kovra"), None, 3, ("Kovra KGaA", "Kovra"), "part of several names"),
+        (("Kovra & Co.", "Kovra"), None, 1, (), None),
+        # initials of two things of the list, or common ones
+        (
+            ("VQZ", "Vallen Quorn Zone", "Verdant Quay Zoo", *OTHERS),
+            None,
+            15,
+            ("VQZ", "Vallen Quorn Zone"),
+            "acronym of several names",
+        ),
+        (("BHI", *OTHERS), None, 13, ("BHI", "Blue Harbour Inn"), None),
+        (GVP, 0.5, 2, ("GVDP", "GVNP"), None),  # alike, each with another acronym
+    ],
+)
+def test_names_have_as_many_nodes_as_things(
+    names: Sequence[str | NameRecord], precision: float | None, nodes: int, pair: Sequence[str], why: str | None
+) -> None:
+    """What may be two things is not merged; what is asked has this reason."""
+    found = resolved(*names, **({} if precision is None else {"precision": precision}))
+    assert len({one.node_id for one in found.names}) == nodes
+    assert not pair or not is_one(found, *pair)
+    assert why is None or asked(found)[frozenset(pair)] == why
 
 
 @pytest.mark.parametrize("null", [None, float("nan")], ids=str)
@@ -94,21 +119,6 @@ def test_equal_names_of_types_that_differ_are_asked() -> None:
     assert len({one.node_id for one in off.names}) == 1
 
 
-def test_a_part_of_two_names_is_asked() -> None:
-    """`Emilia` beside two of them joins neither; beside one it would."""
-    names = [NameRecord(name, "person") for name in ("Emilia", "Emilia Berg", "Emilia Sandoval")]
-    found = resolved(*names, precision=0.5)
-    assert len({one.node_id for one in found.names}) == 3
-
-
-def test_companies_of_other_legal_forms_are_two() -> None:
-    """A name that either may have is asked, and joins neither; beside one of them it does."""
-    found = resolved("Kovra KGaA", "Kovra & Co.", "Kovra")
-    assert len({one.node_id for one in found.names}) == 3
-    assert asked(found)[frozenset(("Kovra KGaA", "Kovra"))] == "part of several names"
-    assert is_one(resolved("Kovra & Co.", "Kovra"), "Kovra & Co.", "Kovra")
-
-
 def test_a_longer_name_with_another_word_is_no_rival(shipped: Encoder) -> None:
     """A name without its legal form joins the company, though another one begins nearly so."""
     found = resolve(["Kovra Corp", "Kovra Corporation", "KOVRA", "Kovna Studios"], encoder=shipped)
@@ -123,11 +133,6 @@ def test_a_part_of_one_thing_joins_it_last() -> None:
     found = resolved(*(NameRecord(name, "person") for name in names))
     assert len({one.node_id for one in found.names if one.name != "Oslo"}) == 1
     assert {one.reason for one in found.names if one.name == "Vindemark"} == {"part of the name"}
-
-
-OTHERS = [
-    f"{one} {two} {three}" for one in ("Blue", "Old", "Grand") for two in ("Harbour", "Elm") for three in ("Inn", "Ox")
-]
 
 
 @pytest.mark.parametrize(
@@ -145,21 +150,6 @@ def test_an_acronym_joins_the_one_thing_that_it_fits(short: str, long: str) -> N
     found = resolved(short, long, *OTHERS)
     assert is_one(found, short, long)
     assert {one.reason for one in found.names if one.name == short} == {"initials"}
-
-
-def test_an_acronym_that_chance_would_give_is_asked() -> None:
-    """Not merged: initials of two things of the list, or common ones."""
-    two = resolved("VQZ", "Vallen Quorn Zone", "Verdant Quay Zoo", *OTHERS)
-    assert not is_one(two, "VQZ", "Vallen Quorn Zone")
-    assert asked(two)[frozenset(("VQZ", "Vallen Quorn Zone"))] == "acronym of several names"
-    common = resolved("BHI", *OTHERS)
-    assert not is_one(common, "BHI", "Blue Harbour Inn")
-
-
-def test_names_with_acronyms_of_their_own_are_asked() -> None:
-    """Two names that are alike, each with another acronym, are not merged."""
-    found = resolved("GVDP", "Gross Vallen Domestic Product", "GVNP", "Gross Vallen National Product", precision=0.5)
-    assert not is_one(found, "GVDP", "GVNP")
 
 
 def test_a_proposal_merges_nothing() -> None:

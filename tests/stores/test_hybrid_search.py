@@ -49,7 +49,7 @@ def cities() -> list[tuple[NamePoint, list[float]]]:
 def test_spelling_finds_what_the_vector_misses(collection: Collection) -> None:
     """A name with similar spelling is found although its vector is far, with its cosine; each name appears once.
 
-    Each search has its own limit: n-grams find the nearest spelling first.
+    Each search has its own limit: n-grams find the nearest spelling first. Neither finds a name of another type.
     """
     put(collection, *cities())
 
@@ -65,6 +65,10 @@ def test_spelling_finds_what_the_vector_misses(collection: Collection) -> None:
     nearest = shown(hybrid(collection, [1.0], "kobenhavn", lexical_limit=1))
     assert [name for name, _ in nearest] == ["Danish capital", "København"]
     assert len(hybrid(collection, [1.0], "kobenhavn", limit=3, lexical_limit=1)) == 4
+    gpe, org = (shown(hybrid(collection, [1.0], "kobenhavn", types=(one,))) for one in ("GPE", "ORG"))
+    assert [name for name, _ in gpe] == ["Danish capital", "København"]
+    assert [name for name, _ in org] == ["Kobenhavn Airport Ltd."]
+    assert hybrid(collection, [1.0], "kobenhavn", types=("\ud800",)) == []
 
 
 def test_names_that_share_features_are_found_without_a_vector(collection: Collection) -> None:
@@ -106,20 +110,6 @@ def test_a_filter_by_language_keeps_names_without_one(collection: Collection) ->
     assert len(names_in()) == 5
     assert collection.find(names=["Geneva", "GE"], languages=("de",), limit=9) == [point("5", "GE", language="mul")]
     assert collection.language_counts() == {"de": 1, "en": 1, "fr": 1, "mul": 1}
-
-
-def test_the_type_filter_holds_for_spelling_too(collection: Collection) -> None:
-    """Neither search finds a name of another type."""
-    put(collection, *cities())
-
-    assert [name for name, _ in shown(hybrid(collection, [1.0], "kobenhavn", types=("GPE",)))] == [
-        "Danish capital",
-        "København",
-    ]
-    assert [name for name, _ in shown(hybrid(collection, [1.0], "kobenhavn", types=("ORG",)))] == [
-        "Kobenhavn Airport Ltd."
-    ]
-    assert hybrid(collection, [1.0], "kobenhavn", types=("\ud800",)) == []
 
 
 def test_names_without_a_vector_are_found_by_spelling(collection: Collection) -> None:

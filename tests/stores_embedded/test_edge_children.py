@@ -240,8 +240,12 @@ def test_scores_come_from_the_full_vectors(
     assert right >= 38
 
 
-def test_a_graph_is_as_it_is_configured(store: Store, wide: Collection, tmp_path: Path) -> None:
-    """Dense vectors are linked, and also kept quantised; sparse ones are neither. An update keeps older parameters."""
+def test_a_graph_is_as_it_is_configured_and_what_is_written_after_it_is_found(
+    store: Store, wide: Collection, tmp_path: Path
+) -> None:
+    """Dense vectors are linked, and also kept quantised; sparse ones are neither. A later load is searched at once; a
+    large one shows as not finalized, and finalize adds it to the graph, with its older parameters.
+    """
     wide.finalize()
 
     shard = taken_files(store.location, tmp_path / "taken")
@@ -250,10 +254,23 @@ def test_a_graph_is_as_it_is_configured(store: Store, wide: Collection, tmp_path
     assert links == {"vector_index-dense": 24}
     folder = wide._folder
     folder.write_index_state(replace(folder.index, m=16, ef_construct=100))
-    wide.upsert(*many(700, dim=WIDE, start=1000))
+    points, vectors, encodable = many(1700, dim=WIDE)
+    with wide.writer() as writer:
+        writer.write(points[900:], vectors[900:], encodable[900:])
+
+    status = wide.status()
+    assert (status.points, status.indexed_vectors, status.is_finalized) == (1700, 900, False)
+    assert status.payload_indexes == INDEXED_FIELDS
+    assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
+
     wide.finalize()
     shard = taken_files(store.location, tmp_path / "updated")
     assert {json.loads(file.read_bytes())["m"] for file in shard.rglob("hnsw_config.json")} == {16}
+    assert wide.status().indexed_vectors == 1700
+    assert wide.status().is_finalized
+    assert wide.delete_entities(["E0", "E849"]) == 4
+    assert (wide.count(), wide.status().indexed_vectors) == (1696, 1696)
+    assert nearest_names(wide, vectors[2:-2:10]) == [point.name for point in points[2:-2:10]]
 
 
 @pytest.mark.slow
@@ -300,23 +317,3 @@ def test_ctrl_c_stops_finalize_at_once(wide: Collection, children: list[edge_pro
     assert not is_running(children[0].pid)
     assert wide.count() == 1000
     assert not wide.status().is_finalized
-
-
-def test_points_written_after_finalize_are_found_and_reported(wide: Collection) -> None:
-    """A later load is searched at once; a large one shows as not finalized, and finalize adds it to the graph."""
-    wide.finalize()
-    points, vectors, encodable = many(1700, dim=WIDE)
-    with wide.writer() as writer:
-        writer.write(points[900:], vectors[900:], encodable[900:])
-
-    status = wide.status()
-    assert (status.points, status.indexed_vectors, status.is_finalized) == (1700, 900, False)
-    assert status.payload_indexes == INDEXED_FIELDS
-    assert nearest_names(wide, vectors[::10]) == [point.name for point in points[::10]]
-
-    wide.finalize()
-    assert wide.status().indexed_vectors == 1700
-    assert wide.status().is_finalized
-    assert wide.delete_entities(["E0", "E849"]) == 4
-    assert (wide.count(), wide.status().indexed_vectors) == (1696, 1696)
-    assert nearest_names(wide, vectors[2:-2:10]) == [point.name for point in points[2:-2:10]]

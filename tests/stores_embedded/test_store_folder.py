@@ -68,24 +68,6 @@ for megabytes in (85, 58, 40, 18, 9):
 """
 
 
-@pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_a_store_in_memory_without_space_to_open_it_is_a_full_disk(tmp_path: Path, is_elsewhere: bool) -> None:
-    """Files in memory take their space when they are opened: where it is not there, the process does not end. To read,
-    the folder for temporary files does as well.
-    """
-    with small_disk(tmp_path / "disk", "300m") as disk:
-        store = open_store(disk / "store")
-        with closing(store), closing(store.create(manifest_of())) as collection:
-            collection.upsert(*many(50))
-        env = {**os.environ, "TMPDIR": str(tmp_path if is_elsewhere else disk), "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            [sys.executable, "-c", OPENING, str(disk)], env=env, capture_output=True, text=True, check=False
-        )
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["full", "opened" if is_elsewhere else "full"] * 5
-
-
 FILLING = """
 import os, sys
 from pearl_qdrant.errors import StoreFullError
@@ -115,20 +97,38 @@ print(again.status().points)
 """
 
 
-@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-def test_a_disk_that_fills_while_a_collection_is_open_ends_no_process(tmp_path: Path, kind: str) -> None:
-    """A page of a mapped file without a place on the disk would be SIGBUS; what is stored stays."""
-    with small_disk(tmp_path / "disk", "400M", kind) as disk:
+FULL, ELSEWHERE = ["full"] * 2, ["full", "opened"]
+
+
+@pytest.mark.parametrize(
+    "script, size, kind, said",
+    [
+        ("opening", "300m", "tmpfs", FULL * 5),
+        ("opening elsewhere", "300m", "tmpfs", ELSEWHERE * 5),
+        ("filling", "400M", "tmpfs", [*FULL, "60"]),
+        ("filling", "400M", "ext4", [*FULL, "60"]),
+    ],
+)
+def test_a_disk_without_space_ends_no_process(
+    tmp_path: Path, script: str, size: str, kind: str, said: list[str]
+) -> None:
+    """Files in memory take their space when they are opened: where it is not there, that is a full disk; to read, the
+    folder for temporary files does as well. Of an open collection, a page of a mapped file without a place on the disk
+    would be SIGBUS; what is stored stays.
+    """
+    with small_disk(tmp_path / "disk", size, kind) as disk:
         store = open_store(disk / "store")
         with closing(store), closing(store.create(manifest_of())) as collection:
             collection.upsert(*many(50))
-        env = {**os.environ, "TMPDIR": str(disk), "PYTHONPATH": os.pathsep.join(sys.path)}
+        temporary = tmp_path if "elsewhere" in script else disk
+        env = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)}
+        code = FILLING if script == "filling" else OPENING
         done = subprocess.run(
-            [sys.executable, "-c", FILLING, str(disk)], env=env, capture_output=True, text=True, check=False
+            [sys.executable, "-c", code, str(disk)], env=env, capture_output=True, text=True, check=False
         )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["full", "full", "60"]
+    assert done.stdout.split() == said
 
 
 def test_a_lock_that_cannot_be_created_is_reported(filled: Store) -> None:

@@ -53,15 +53,24 @@ with collection.editing():
 """
 
 
-def kill_a_load(filled: Store) -> Path:
-    """Kill a load of 20 more names that are stored, of 70; returns its work folder."""
-    kill_after("half", HALF, filled.location)
-    return Path(filled.location) / "toy" / "work"
+@pytest.fixture(scope="module")
+def killed_load(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store in which a load of 20 more names that are stored, of 70, was killed; no test changes it."""
+    folder = Path(shutil.copytree(written, tmp_path_factory.mktemp("killed") / "store"))
+    kill_after("half", HALF, str(folder))
+    return folder
+
+
+@pytest.fixture
+def half(store: Store, killed_load: Path) -> Store:
+    """A copy of it."""
+    copy_files(killed_load, Path(store.location))
+    return store
 
 
 def test_a_killed_load_keeps_what_it_stored(filled: Store) -> None:
     """A load that was killed is not undone: it resumes. Until then readers see the state before it."""
-    kill_a_load(filled)
+    kill_after("half", HALF, filled.location)
     assert filled.open("toy", read_only=True).count() == 70
     writer = filled.open("toy")
     assert writer.count() == 90
@@ -84,18 +93,17 @@ def test_a_load_that_was_committed_is_not_resumed(filled: Store) -> None:
     assert filled.open("toy").count() == 80
 
 
-def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(filled: Store) -> None:
+def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(half: Store) -> None:
     """What `pull --replace` brings stays, though the replaced collection had a load that was killed."""
-    kill_a_load(filled)
-    with filled.moving("toy", wait_s=60):
-        with filled.create(manifest_of(), version="abc", made_by="pull").writer() as writer:
+    with half.moving("toy", wait_s=60):
+        with half.create(manifest_of(), version="abc", made_by="pull").writer() as writer:
             writer.write(*many(5, start=500))
-        filled.open("toy", version="abc").close()
-        for opened in filled._opened[1:]:
+        half.open("toy", version="abc").close()
+        for opened in half._opened[1:]:
             opened.close()
-        filled.switch("toy", "abc")
-    filled.close()
-    again = open_store(Path(filled.location))
+        half.switch("toy", "abc")
+    half.close()
+    again = open_store(Path(half.location))
     assert again.open("toy", read_only=True).count() == 5
     writer = again.open("toy")
     assert writer.count() == 5
@@ -104,28 +112,27 @@ def test_a_killed_load_does_not_take_the_place_of_a_version_switched_to(filled: 
     again.close()
 
 
-def test_what_the_engine_left_of_a_replaced_file_is_not_stored(filled: Store) -> None:
+def test_what_the_engine_left_of_a_replaced_file_is_not_stored(half: Store) -> None:
     """Edge replaces a file by one in a hidden folder beside it; killed in between, it leaves that."""
-    work = kill_a_load(filled)
-    segment = next((work / "shard" / "segments").iterdir())
+    segment = next((Path(half.location) / "toy" / "work" / "shard" / "segments").iterdir())
     (segment / ".atomicwriteXYZ").mkdir()
     (segment / ".atomicwriteXYZ" / "tmpfile.tmp").write_text("{")
-    filled.open("toy").close()
+    half.open("toy").close()
 
-    assert filled.open("toy", read_only=True).count() == 90
-    assert not [name for name in stored_files(filled.location) if "atomicwrite" in name]
+    assert half.open("toy", read_only=True).count() == 90
+    assert not [name for name in stored_files(half.location) if "atomicwrite" in name]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "shard/edge_config.json"])
-def test_damage_to_a_killed_load_leads_back_to_what_was_committed(filled: Store, name: str) -> None:
+def test_damage_to_a_killed_load_leads_back_to_what_was_committed(half: Store, name: str) -> None:
     """The error names the folder to remove; without it, the collection is as it was before the load."""
-    work = kill_a_load(filled)
+    work = Path(half.location) / "toy" / "work"
     (work / name).write_text("{")
     with pytest.raises(StoreError, match=rf"to go back to it, remove {work}"):
-        filled.open("toy")
-    assert filled.open("toy", read_only=True).count() == 70
+        half.open("toy")
+    assert half.open("toy", read_only=True).count() == 70
     shutil.rmtree(work)
-    assert filled.open("toy").count() == 70
+    assert half.open("toy").count() == 70
 
 
 COMMIT = """

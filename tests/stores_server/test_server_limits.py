@@ -173,7 +173,7 @@ def test_without_exact_counts_all_works(
     assert run("collections", "show", *common[2:], BASE).status == 0
 
 
-def test_missing_indexes_are_no_ready_collection(double: QdrantDouble, base: Path, run: Run) -> None:
+def test_missing_indexes_are_no_ready_collection(double: QdrantDouble, base: Path, model: Path, run: Run) -> None:
     """If the payload indexes were deleted, a link with a type of the base says how to make them, and neither `doctor`
     nor the list of collections calls the collection ready.
     """
@@ -182,7 +182,7 @@ def test_missing_indexes_are_no_ready_collection(double: QdrantDouble, base: Pat
     linked = run("link", "w1 times", "--type", "widget", "--collection", BASE, "--store", double.url)
     assert linked.status == 1
     assert f"pearl-qdrant collections finalize {BASE}" in " ".join(linked.err.split())
-    looked = run("doctor", "--json", "--store", double.url)
+    looked = run("doctor", "--json", "--store", double.url, "--model", str(model))
     (found,) = (line for line in looked.lines() if line["check"] == "collection")
     assert looked.status == 1
     assert found["state"] == "fail"

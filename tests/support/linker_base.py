@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,7 +65,7 @@ def fill(path: Path, name: str, model: str, entities: list[Entity], *, is_loaded
 @functools.cache
 def _copies() -> Path:
     """The folder of the copies, beside the folders of the tests."""
-    return Path(tempfile.mkdtemp(prefix="pearl-qdrant-written-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")))
+    return Path(tempfile.mkdtemp(prefix="pearl-qdrant-written-"))
 
 
 def fill_server(url: str, name: str, model: str, entities: list[Entity]) -> None:

@@ -266,15 +266,28 @@ def test_a_shard_is_pulled_with_its_graph(server: Store, double: QdrantDouble, t
     again.close()
 
 
-def test_a_snapshot_that_arrived_otherwise_is_streamed(server: Store, double: QdrantDouble, tmp_path: Path) -> None:
-    """The checksum that the server gives is compared; a wrong byte never reaches the engine."""
+def test_a_snapshot_that_arrived_otherwise_is_streamed(
+    server: Store, double: QdrantDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checksum that the server gives is compared; a wrong byte never reaches the engine. A pull that ended early
+    while names travelled goes on there, though it tries the snapshot first.
+    """
     fill(server)
     double.spoils_snapshots = True
     with pytest.raises(OptionError, match="SHA-256"):
         pull_collection(NAME, source=server, store=tmp_path / "none", way="snapshot")
+
+    def end_early(*given: Any, **named: Any) -> None:
+        catch_up(*given, **named)
+        raise StoreUnavailableError("url", tries=1, seconds=1.0, last="gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pearl_qdrant.transfer.moving.catch_up", end_early)
+        with pytest.raises(StoreUnavailableError):
+            pull_collection(NAME, source=server, store=tmp_path / "back", way="stream")
     result = pull_collection(NAME, source=server, store=tmp_path / "back")
 
-    assert (result.way, result.sent, result.names) == ("stream", 60, 60)
+    assert (result.way, result.sent, result.names) == ("stream", 0, 60)
     assert "SHA-256" in result.reason
     back = open_store(tmp_path / "back")
     check_same(back.open(NAME), server.open(NAME))
@@ -286,45 +299,22 @@ def test_a_snapshot_that_arrived_otherwise_is_streamed(server: Store, double: Qd
 NO_SNAPSHOT = [Fault("status", match="POST .*/snapshots$", status=500, error="no room") for _ in range(20)]
 
 
-def test_a_streamed_pull_goes_on_where_the_shard_cannot_be_taken(
-    server: Store, double: QdrantDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pull that ended early while names travelled goes on there, also where it tries the snapshot first."""
-    fill(server)
-    double.spoils_snapshots = True
-
-    def end_early(*given: Any, **named: Any) -> None:
-        catch_up(*given, **named)
-        raise StoreUnavailableError("url", tries=1, seconds=1.0, last="gone")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("pearl_qdrant.transfer.moving.catch_up", end_early)
-        with pytest.raises(StoreUnavailableError):
-            pull_collection(NAME, source=server, store=tmp_path / "back")
-    result = pull_collection(NAME, source=server, store=tmp_path / "back")
-
-    assert (result.way, result.sent, result.names) == ("stream", 0, 60)
-
-
-@pytest.mark.parametrize(
-    "setting, value, reason",
-    [
-        ("segment_version", "0.7.1", "0.7.1 is newer"),
-        ("replica_states", ["Active", "Active"], "2 shards or replicas"),
-        ("faults", NO_SNAPSHOT, "no room"),
-    ],
-    ids=["newer segments", "two shards", "a server that fails at snapshots"],
-)
 def test_what_cannot_be_a_snapshot_is_streamed(
-    server: Store, double: QdrantDouble, tmp_path: Path, setting: str, value: Any, reason: str
+    server: Store, double: QdrantDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments of another version, several shards, or an error that all retries meet: the server sends names."""
     fill(server)
-    setattr(double, setting, [*value] if isinstance(value, list) else value)
-    result = pull_collection(NAME, source=server, store=tmp_path / "back")
+    for setting, value, reason in (
+        ("segment_version", "0.7.1", "0.7.1 is newer"),
+        ("replica_states", ["Active", "Active"], "2 shards or replicas"),
+        ("faults", NO_SNAPSHOT, "no room"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(double, setting, value)
+            result = pull_collection(NAME, source=server, store=tmp_path / setting)
 
-    assert (result.way, result.names) == ("stream", 60)
-    assert reason in result.reason
+        assert (result.way, result.sent, result.names) == ("stream", 60, 60)
+        assert reason in result.reason
 
 
 def test_a_server_that_fails_at_everything_is_unavailable(server: Store, double: QdrantDouble, tmp_path: Path) -> None:

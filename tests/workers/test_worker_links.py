@@ -1,12 +1,14 @@
 """The option `--workers` of `link` and `annotate`.
-Links and annotations that worker processes make are those of one process.
+Links and annotations that worker processes make are those of one process, also where one of them is killed.
 Parts of the workers: default number, packed links.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -14,11 +16,12 @@ from typing import Any, cast
 
 import pytest
 from cli_runner import Run
-from worker_cases import CLOSE, assert_same
+from worker_cases import CLOSE, assert_same, wait_for_end
 
 from pearl_qdrant import Annotation, EntityLinker, settings
 from pearl_qdrant.errors import LinkerClosedError, OptionError, UnknownTypeError
 from pearl_qdrant.linking import workers as pool
+from pearl_qdrant.linking.asking import Asking, LinkQuestion, LinkVerdict
 from pearl_qdrant.linking.mention_detection.blocks import DocLike
 from pearl_qdrant.settings import MAX_WORKERS_A_CORE, count_workers, usable_cores
 
@@ -350,3 +353,32 @@ def test_long_texts_go_to_workers_by_themselves(reader: EntityLinker, monkeypatc
     assert_same_annotations(found, list(reader.annotate_batch(TEXTS, workers=1)))
     assert_same_annotations(found[:2], few)
     assert len(alone) > 5
+
+
+def test_workers_link_and_this_process_asks(reader: EntityLinker) -> None:
+    """A function that cannot be sent to another process is a judge for several workers, too."""
+    asked: list[str] = []
+
+    def judge(questions: Sequence[LinkQuestion]) -> list[LinkVerdict]:
+        asked.extend(one.mention for one in questions)
+        return ["nyc" if one.mention == "post of York" else None for one in questions]
+
+    asking = Asking(judge, between=(0.0, 1.0))
+    links = list(reader.link_batch(["post of York", "NYTimes"] * 20, judge=asking, workers=2))
+
+    assert {link.entity_id for link in links} == {"nyc", "nyt"}
+    assert sorted(asked) == ["NYTimes", "post of York"]
+
+
+def test_a_killed_worker_is_replaced(reader: EntityLinker) -> None:
+    """If a worker is killed within a batch, another one links its mentions."""
+    mentions = [f"New York {number}" for number in range(40)]
+    links = reader.link_batch(mentions, workers=2)
+    first = next(links)
+    before = reader.worker_pids()
+    os.kill(before[0], signal.SIGKILL)
+    wait_for_end([before[0]])
+    found = [first, *links]
+
+    assert_same(found, reader.link_batch(mentions, workers=1))
+    assert before[0] not in reader.worker_pids()

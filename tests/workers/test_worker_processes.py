@@ -35,24 +35,6 @@ ROOT = Path(__file__).resolve().parents[2]
 MENTIONS = [f"New York {number}" for number in range(40)]
 
 
-def kill(pid: int) -> None:
-    """End a process at once."""
-    os.kill(pid, signal.SIGKILL)
-    wait_for_end([pid])
-
-
-def test_a_killed_worker_is_replaced(reader: EntityLinker) -> None:
-    """If a worker is killed within a batch, another one links its mentions."""
-    links = reader.link_batch(MENTIONS, workers=2)
-    first = next(links)
-    before = reader.worker_pids()
-    kill(before[0])
-    found = [first, *links]
-
-    assert_same(found, reader.link_batch(MENTIONS, workers=1))
-    assert before[0] not in reader.worker_pids()
-
-
 @pytest.mark.slow
 def test_there_is_at_most_one_process_a_mention(base_store: Path) -> None:
     """For three mentions there are three processes at most, however many are requested."""
