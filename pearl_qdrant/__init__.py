@@ -67,11 +67,9 @@ if TYPE_CHECKING:
         LoveConfig,
         MiningConfig,
         NgramOptions,
-        ParaphraseOptions,
         RefreshEvents,
         RefreshRequest,
         RefreshResult,
-        SynonymOptions,
         TrainingEvents,
     )
     from training.refresh import refresh_model
@@ -83,8 +81,8 @@ __all__ = [
     "DeviceError", "Entity", "EntityLinker", "EntityNotFoundError", "EvaluationOptions", "FitRequest", "FitResult",
     "HeadOptions", "InputError", "JudgeRequest", "JudgeResult", "Link", "LinkOptions", "LoadEvents", "LoadResult",
     "LoveConfig", "MiningConfig", "ModelError", "ModelMismatchError", "NgramOptions", "NgramReport", "NilReason",
-    "ParaphraseOptions", "PearlQdrantError", "ReadOptions", "RefreshEvents", "RefreshRequest", "RefreshResult",
-    "ScanResult", "SettingsError", "StoreError", "StoreLockedError", "StoreUnavailableError", "SynonymOptions",
+    "PearlQdrantError", "ReadOptions", "RefreshEvents", "RefreshRequest", "RefreshResult",
+    "ScanResult", "SettingsError", "StoreError", "StoreLockedError", "StoreUnavailableError",
     "TableColumns", "TrainingEvents", "UlrRequest", "UlrResult", "UnknownTypeError", "WrittenFile", "__version__",
     "average_checkpoint", "evaluate_model", "export_checkpoint", "find_ngrams", "find_synonyms", "fit_model",
     "list_tasks", "load_base", "make_corpus", "make_entity", "mine_negatives", "paraphrase_corpus",

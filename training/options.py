@@ -81,38 +81,6 @@ class EvaluationOptions(Options):
 
 
 DEFAULT_PARAPHRASER = "prithivida/parrot_paraphraser_on_T5"
-DEFAULT_THRESHOLD = 0.7
-"""Cosine above which two words count as synonyms; the paper leaves it open ("a certain threshold")."""
-
-
-class ParaphraseOptions(Options):
-    """How paraphrases are generated."""
-
-    n_variants: Count = 5
-    """Paraphrases generated per phrase; those that equal the phrase or each other are dropped."""
-    sample: bool = False
-    """Draw tokens (top 50, 0.95 of the probability mass, as Parrot does) instead of a beam search, which is
-    deterministic but varies less."""
-    seed: int = 0
-    """Seed of the draws."""
-    prefix: str = "paraphrase: "
-    """Text before each phrase."""
-    max_new_tokens: Count = 32
-    """Longest paraphrase, in tokens."""
-    batch_size: Count = 64
-    """Phrases generated at once."""
-
-
-class SynonymOptions(Options):
-    """How neighbours of words are found."""
-
-    threshold: PositiveShare = DEFAULT_THRESHOLD
-    """Cosine above which two words count as synonyms, in (0, 1]."""
-    neighbours: Count = 10
-    """Neighbours per word, at most."""
-    max_words: Count = 50_000
-    """Words of the corpus that are compared; those with the most frequent vectors come first."""
-
 
 DEFAULT_FIELD = "text"
 

@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,31 +22,32 @@ from ingest.io.encoding import BadLine, byte_lines
 from ingest.io.streams import Source
 from pearl_qdrant.errors import FormatError
 from training.augment.draw import NEIGHBOURS
-from training.examples.files import PHRASE_VARIANTS, corpus_phrases, encode_row, parse_variants, phrase_key
-from training.options import (
-    DEFAULT_PARAPHRASER,
-    DEFAULT_THRESHOLD,
-    MIN_COUNT,
-    ParaphraseOptions,
-    StrPath,
-    SynonymOptions,
-)
+from training.examples.files import PHRASE_VARIANTS, corpus_phrases, encode_row, parse_variants
+from training.options import DEFAULT_PARAPHRASER, MIN_COUNT, StrPath
 
-_MAX_PHRASE_TOKENS = 64
+_PREFIX = "paraphrase: "
+_N_VARIANTS = 5
+"""Paraphrases generated per phrase; those that equal the phrase or each other are dropped."""
+_MAX_PHRASE_TOKENS, _MAX_NEW_TOKENS = 64, 32
+_BATCH_SIZE = 64
+
+_MIN_COSINE = 0.7
+"""Cosine above which two words count as synonyms; the paper leaves it open ("a certain threshold")."""
+_MAX_NEIGHBOURS = 10
+_MAX_WORDS = 50_000
+"""Words of the corpus that are compared; those with the most frequent vectors come first."""
 
 
 class Paraphraser:
     """A model that paraphrases phrases."""
 
-    def __init__(
-        self, model: str = DEFAULT_PARAPHRASER, *, options: ParaphraseOptions | None = None, device: str = "cpu"
-    ) -> None:
+    def __init__(self, model: str = DEFAULT_PARAPHRASER, *, device: str = "cpu") -> None:
         """Load a folder or a hub id, OWNER/NAME[@REVISION], with weights in safetensors. Raises ModelError."""
         from transformers import AutoModelForSeq2SeqLM
 
         from training.networks.checkpoints import open_transformers_model
 
-        self._options, self._device = options or ParaphraseOptions(), device
+        self._device = device
         self._tokenizer, self._network = open_transformers_model(
             AutoModelForSeq2SeqLM, model, kind="sequence-to-sequence", device=device
         )
@@ -56,30 +56,24 @@ class Paraphraser:
         """Paraphrase each phrase; blank variants and those equal except for case and punctuation are dropped."""
         import torch
 
-        options = self._options
         batch = self._tokenizer(
-            [options.prefix + phrase for phrase in phrases],
+            [_PREFIX + phrase for phrase in phrases],
             padding=True,
             truncation=True,
             max_length=_MAX_PHRASE_TOKENS,
             return_tensors="pt",
         )
-        how: dict[str, Any] = {"num_beams": max(2, options.n_variants)}
-        if options.sample:
-            how = {"do_sample": True, "top_k": 50, "top_p": 0.95}
-        with torch.inference_mode(), torch.random.fork_rng():
-            # The seed depends on the phrases too, so that a resumed run draws the same as an uninterrupted one.
-            torch.manual_seed((options.seed + phrase_key("\n".join(phrases))) % 2**63)
+        with torch.inference_mode():
             made = self._network.generate(
                 input_ids=batch["input_ids"].to(self._device),
                 attention_mask=batch["attention_mask"].to(self._device),
-                num_return_sequences=options.n_variants,
-                max_new_tokens=options.max_new_tokens,
-                **how,
+                num_beams=_N_VARIANTS,
+                num_return_sequences=_N_VARIANTS,
+                max_new_tokens=_MAX_NEW_TOKENS,
             )
         texts = self._tokenizer.batch_decode(made, skip_special_tokens=True)
-        n = options.n_variants
-        return [_kept(phrase, texts[i * n : (i + 1) * n]) for i, phrase in enumerate(phrases)]
+        starts = range(0, len(texts), _N_VARIANTS)
+        return [_kept(phrase, texts[i : i + _N_VARIANTS]) for phrase, i in zip(phrases, starts, strict=True)]
 
 
 def write_paraphrases(
@@ -87,7 +81,7 @@ def write_paraphrases(
     paraphraser: Paraphraser,
     path: Path,
     *,
-    batch_size: int = 64,
+    batch_size: int = _BATCH_SIZE,
     on_phrases: Callable[[int], None] = lambda n: None,
 ) -> int:
     """Append a row for each phrase to a file, after the rows that it has; an incomplete last batch is made again. The
@@ -177,7 +171,7 @@ def read_vectors(
 
 
 def find_neighbours(
-    words: list[str], vectors: FloatArray, *, threshold: float = DEFAULT_THRESHOLD, limit: int = 10
+    words: list[str], vectors: FloatArray, *, threshold: float = _MIN_COSINE, limit: int = _MAX_NEIGHBOURS
 ) -> dict[str, tuple[str, ...]]:
     """Find the nearest other words of each word, above a cosine in (0, 1], the nearest first and `limit` at most; words
     without any are skipped. `vectors` are (n, dim), norm 1. Words that differ only in case are not neighbours.
@@ -225,7 +219,6 @@ def paraphrase_corpus(
     out: StrPath | None = None,
     *,
     model: str = DEFAULT_PARAPHRASER,
-    options: ParaphraseOptions | None = None,
     min_count: int = MIN_COUNT,
     device: str = "cpu",
     on_phrases: Callable[[int], None] = lambda n: None,
@@ -236,7 +229,6 @@ def paraphrase_corpus(
         corpus: A folder with freq_phrase.txt.
         out: The file to write; by default phrase_aug.jsonl in the corpus.
         model: Sequence-to-sequence model: a folder, or a hub id as OWNER/NAME[@REVISION].
-        options: How to generate.
         min_count: Phrases that occur less often are skipped.
         device: Where the model runs, as torch names it.
         on_phrases: Called with the number of phrases done since the last call.
@@ -246,35 +238,28 @@ def paraphrase_corpus(
         ModelNotFoundError: If the model does not exist.
         DeviceError: If torch has no such device.
     """
-    options = options or ParaphraseOptions()
     phrases = corpus_phrases(Path(corpus), min_count=min_count)
     path = Path(corpus) / PHRASE_VARIANTS if out is None else Path(out)
-    paraphraser = Paraphraser(model, options=options, device=device)
-    rows = write_paraphrases(phrases, paraphraser, path, batch_size=options.batch_size, on_phrases=on_phrases)
-    return WrittenFile(path, rows)
+    return WrittenFile(path, write_paraphrases(phrases, Paraphraser(model, device=device), path, on_phrases=on_phrases))
 
 
-def find_synonyms(
-    corpus: StrPath, vectors: StrPath, out: StrPath | None = None, *, options: SynonymOptions | None = None
-) -> WrittenFile:
+def find_synonyms(corpus: StrPath, vectors: StrPath, out: StrPath | None = None) -> WrittenFile:
     """Find the nearest neighbours of the words of a corpus among word vectors, and write them to a file.
 
     Args:
         corpus: A folder with freq_phrase.txt.
         vectors: A .vec file of FastText, or GloVe's text format.
         out: The file to write; by default word_neighbours.jsonl in the corpus.
-        options: Which neighbours count as synonyms.
 
     Raises:
         FormatError: If the folder is not a corpus, or the vectors cannot be read or have none of its words.
     """
-    options = options or SynonymOptions()
     words = {word for phrase in corpus_phrases(Path(corpus), min_count=1) for word in phrase.split()}
     path = Path(corpus) / NEIGHBOURS if out is None else Path(out)
-    kept, rows = read_vectors(Path(vectors), words=words, limit=options.max_words)
+    kept, rows = read_vectors(Path(vectors), words=words, limit=_MAX_WORDS)
     if not kept:
         raise FormatError(str(vectors), None, f"has none of the {len(words)} words of the corpus")
-    found = find_neighbours(kept, rows, threshold=options.threshold, limit=options.neighbours)
+    found = find_neighbours(kept, rows)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(encode_row({"phrase": word, "synonyms": others}) for word, others in found.items())
     return WrittenFile(path, len(found))
