@@ -46,6 +46,16 @@ from typing import Any
 import click
 import numpy as np
 from linking_bases import Base, bases, judge_folds, trade_of
+from ranking_fit import (
+    Task,
+    accuracy_at_1,
+    accuracy_of_fusion,
+    fit_ranking,
+    judge_again,
+    right_and_wrong,
+    single_feature,
+    to_task,
+)
 from recipe_tables import page_option, write_rows
 
 from ingest.base.format import ReadOptions, TableColumns
@@ -61,16 +71,6 @@ from pearl_qdrant.linking.ranking.model import RankingModel, shipped_model
 from pearl_qdrant.store.open import open_store
 from pearl_qdrant.store.protocol import Store
 from pearl_qdrant.store.schema import NamePoint
-from training.ranking import (
-    Task,
-    accuracy_at_1,
-    accuracy_of_fusion,
-    fit_ranking,
-    judge_again,
-    right_and_wrong,
-    single_feature,
-    to_task,
-)
 
 NIL_SHARE = 0.2
 PER_KIND = 250

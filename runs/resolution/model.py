@@ -37,6 +37,8 @@ from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from ranking_fit import to_forest
+
 from pearl_qdrant.encoder.loading import load_encoder
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.forest import Forest
@@ -48,7 +50,6 @@ from pearl_qdrant.resolution.pairs.model import JUDGED_FEATURES, N_SPLIT, PairMo
 from pearl_qdrant.settings import DEFAULT_MODEL
 from resolution.data import GoldName, development_sets, graph_sets, near_words, world_names
 from training.examples.example import DEVELOPMENT_SPLITS
-from training.ranking import to_forest
 
 BELOW = 0.03
 """How much lower the precision of one set may be than what is wanted."""

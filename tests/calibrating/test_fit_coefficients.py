@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-
-from pearl_qdrant.linking.calibration.metrics import Samples
-from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_coefficients
-from pearl_qdrant.linking.ranking import Calibration, RankingModel
-from pearl_qdrant.linking.ranking.forest import Forest
-from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS, decision_rows
-from training.ranking import (
+from ranking_fit import (
     DECISION_FIXED,
     FIXED,
     Task,
@@ -24,6 +18,12 @@ from training.ranking import (
     right_and_wrong,
     single_feature,
 )
+
+from pearl_qdrant.linking.calibration.metrics import Samples
+from pearl_qdrant.linking.calibration.platt_scaling import fit, fit_coefficients
+from pearl_qdrant.linking.ranking import Calibration, RankingModel
+from pearl_qdrant.linking.ranking.forest import Forest
+from pearl_qdrant.linking.ranking.model import FEATURES, NIL_FEATURES, SIGNS, decision_rows
 
 SHIPPED = RankingModel.from_names(
     {

@@ -4,7 +4,7 @@
     contribution   of a feature = sum over the splits on it, on the way, of value of the child - value of the split
 
 So the contributions and the start add up to the logit. Trees say what a sum cannot: a word more says nothing where the
-judge takes two names for one, and much where it does not. `training.ranking` fits them, `decision.npz` has them.
+judge takes two names for one, and much where it does not. `runs/ranking_fit.py` fits them, `decision.npz` has them.
 """
 
 from __future__ import annotations

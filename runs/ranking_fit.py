@@ -1,4 +1,4 @@
-"""Fit the ranking of `pearl_qdrant.linking.ranking.model` by a logistic regression, and the decision by boosted trees.
+"""Fits the ranking of `pearl_qdrant.linking.ranking.model` by a logistic regression, and the decision by boosted trees.
 
     ranking     over the candidates of mentions whose entity is among them: which one is right
     decision    over all mentions, by the features and margins of the first candidate: is it the right one. Its
