@@ -89,7 +89,8 @@ def test_a_large_request_waits_with_little(
         return link_batch(*given, **named)
 
     mentions = [f"New York {i}" for i in range(1000)]
-    with serving(service_settings, max_mentions=1000, max_candidates=20_000, max_body_bytes=1 << 20) as client:
+    bounds = {"max_mentions": 1000, "max_candidates": 20_000, "max_body_bytes": 1 << 20, "timeout_s": 600}
+    with serving(service_settings, **bounds) as client:
         linker = handle_of(client).linker
         link_batch = linker.link_batch
         monkeypatch.setattr(linker, "link_batch", counting)

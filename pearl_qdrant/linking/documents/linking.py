@@ -36,6 +36,7 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
     find_abbreviations,
     find_uses,
     forms_of,
+    short_forms,
 )
 from pearl_qdrant.linking.mention_detection.assertions import with_assertions
 from pearl_qdrant.linking.mention_detection.blocks import GivenSpan, Passage, read_passages, read_spans
@@ -148,9 +149,9 @@ class DocumentSpan(NamedTuple):
 def document_spans(text: str, spans: Iterable[GivenSpan]) -> list[DocumentSpan]:
     """The mentions of a text, in the order of the spans. Raises ValueError as `read_spans`."""
     abbreviations = find_abbreviations(text)
-    uses = find_uses(text, abbreviations)
+    uses, short = find_uses(text, abbreviations), short_forms(abbreviations)
     return [
-        DocumentSpan(span.start, span.end, forms_of(text, span.start, span.end, abbreviations, uses))
+        DocumentSpan(span.start, span.end, forms_of(text, span.start, span.end, uses, short))
         for span in read_spans(text, spans)
     ]
 

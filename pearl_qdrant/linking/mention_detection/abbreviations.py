@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pearl_qdrant.lexical.words import is_common
@@ -41,10 +41,6 @@ class Abbreviation(NamedTuple):
     long: str
     short_start: int
     long_start: int
-
-    def is_long(self, name: str) -> bool:
-        """Whether a name is the long form, up to case."""
-        return len(self.long) == len(name) and as_name(self.long).casefold() == name.casefold()
 
 
 def find_abbreviations(text: str) -> list[Abbreviation]:
@@ -204,10 +200,17 @@ class Forms(NamedTuple):
         return any(len(word) <= MOST_INITIALS and word.isalpha() for word in words)
 
 
-def forms_of(text: str, start: int, end: int, abbreviations: Sequence[Abbreviation], uses: Sequence[Use]) -> Forms:
-    """The forms of a stretch of text, by the short forms that the text defines and their uses."""
+def short_forms(abbreviations: Sequence[Abbreviation]) -> dict[str, str]:
+    """The short form of each long form, without its case."""
+    return {as_name(one.long).casefold(): one.short for one in abbreviations}
+
+
+def forms_of(text: str, start: int, end: int, uses: Sequence[Use], short: Mapping[str, str]) -> Forms:
+    """The forms of a stretch of text, by the uses of the short forms that the text defines, and its `short_forms`."""
     written = as_name(text[start:end])
+    if not short:
+        return Forms(written)
     expanded, is_abbreviated = expand(text, start, end, uses)
     if is_abbreviated:
         return Forms(as_name(expanded), written, as_name(expanded))
-    return Forms(written, next((one.short for one in abbreviations if one.is_long(written)), None))
+    return Forms(written, short.get(written.casefold()))

@@ -37,6 +37,7 @@ from pearl_qdrant.linking.mention_detection.abbreviations import (
     Use,
     find_uses,
     forms_of,
+    short_forms,
 )
 from pearl_qdrant.linking.mention_detection.blocks import Block, finished, take_blocks
 from pearl_qdrant.linking.mention_detection.links import (
@@ -83,15 +84,12 @@ class NameSource(Protocol):
 
 
 class _Lookup(NamedTuple):
-    """A span and what is linked for it."""
+    """A span and what is linked for it, as `Forms` has it."""
 
     span: Span
-    forms: Forms
-
-    @property
-    def query(self) -> str:
-        """The string that is linked first."""
-        return self.forms.query
+    query: str
+    short: str | None = None
+    long_form: str | None = None
 
 
 class _Passage(NamedTuple):
@@ -122,12 +120,13 @@ def annotate_blocks(
 def _prepare(block: Block) -> _Passage:
     """The spans of a block and the strings to look them up by."""
     text, uses = block.text, find_uses(block.text, block.abbreviations)
+    short = short_forms(block.abbreviations)
     finder = SpanFinder(text) if block.spans is None else None
     lookups = []
     for span in block.spans or () if finder is None else _candidate_spans(finder, block.abbreviations, uses):
-        forms = forms_of(text, span.start, span.end, block.abbreviations, uses)
-        if block.spans is not None or len(forms.query) <= MAX_EXPANDED:
-            lookups.append(_Lookup(span, forms))
+        lookup = _Lookup(span, *forms_of(text, span.start, span.end, uses, short))
+        if block.spans is not None or len(lookup.query) <= MAX_EXPANDED:
+            lookups.append(lookup)
     return _Passage(block, finder, lookups, uses)
 
 
@@ -195,11 +194,14 @@ def _annotate_group(
 def _queries(passages: Sequence[_Passage], options: AnnotateOptions) -> dict[tuple[str, ...], dict[str, bool]]:
     """The strings to link by their types, each with whether it has a short form."""
     found: dict[tuple[str, ...], dict[str, bool]] = {}
-    for lookup in (one for passage in passages for one in passage.lookups):
-        some, (query, short, _) = found.setdefault(options.types_of(lookup.span.label), {}), lookup.forms
-        some[query] = short is not None or some.get(query, False)
-        if short is not None:
-            some.setdefault(short, False)
+    for passage in passages:
+        for lookup in passage.lookups:
+            found.setdefault(options.types_of(lookup.span.label), {}).setdefault(lookup.query, False)
+        for lookup in passage.lookups if passage.block.abbreviations else ():
+            if lookup.short is not None:
+                some = found[options.types_of(lookup.span.label)]
+                some.setdefault(lookup.short, False)
+                some[lookup.query] = True
     return found
 
 
@@ -244,7 +246,7 @@ def _add_name_windows(linker: NameSource, is_open: Sequence[_Passage], types: Se
         for span in spans:
             if span.start not in within and span.end not in within:
                 query = as_name(passage.block.text[span.start : span.end])
-                passage.lookups.append(_Lookup(span, Forms(query)))
+                passage.lookups.append(_Lookup(span, query))
 
 
 def _add_whole_texts(linker: NameSource, is_open: Sequence[_Passage], types: Sequence[str]) -> None:
@@ -259,7 +261,7 @@ def _add_whole_texts(linker: NameSource, is_open: Sequence[_Passage], types: Seq
             text = passage.block.text
             start, end = len(text) - len(text.lstrip()), len(text.rstrip())
             others = [one for one in passage.lookups if (one.span.start, one.span.end) != (start, end)]
-            whole = _Lookup(Span(start, end, Shape.GIVEN, len(name.split())), Forms(name))
+            whole = _Lookup(Span(start, end, Shape.GIVEN, len(name.split())), name)
             passage.lookups[:] = [*others, whole]
 
 
@@ -269,11 +271,10 @@ def _span_candidates(
     """The spans of a passage, each with its link, by types and string, and its probability of being a mention."""
     candidates = []
     for lookup in pausing(passage.lookups):
-        span, types = lookup.span, options.types_of(lookup.span.label)
-        link, long_form = link_of[types, lookup.query], lookup.forms.long_form
-        query, short = lookup.query, lookup.forms.short
-        if short is not None and is_by_short_form(lookup.forms, link, link_of[types, short], options.least_probability):
-            link, query = with_long_form(link_of[types, short], link), short
+        span, query, short, long_form = lookup
+        link = link_of[options.types_of(span.label), query]
+        if short is not None:
+            link, query = _by_form(link, link_of[options.types_of(span.label), short], lookup, options)
         is_exact = is_name(link)
         allowed = partial(may_mention, span, query, case=case, is_exact=is_exact, common_words=options.common_words)
         by_case = break_by_case(link, allowed) if link.candidates else link
@@ -285,6 +286,14 @@ def _span_candidates(
         probability = span_probability(span, by_case, is_exact=is_exact)
         candidates.append(SpanCandidate(span, by_case, probability, long_form, is_exact, writing))
     return candidates
+
+
+def _by_form(long: Link, short: Link, lookup: _Lookup, options: AnnotateOptions) -> tuple[Link, str]:
+    """The link of the long form or of the short form of a lookup, and which string it is of."""
+    forms = Forms(*lookup[1:])
+    if forms.short is not None and is_by_short_form(forms, long, short, options.least_probability):
+        return with_long_form(short, long), forms.short
+    return long, forms.query
 
 
 def _select_spans(
