@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from itertools import product
 
@@ -61,11 +61,11 @@ def are_two_names(a: str, b: str) -> bool:
     return NICKNAMES.get(a, a) != NICKNAMES.get(b, b) and sounds[0] != sounds[1]
 
 
-def has_other_word(one: str, two: str, initials: Set[str]) -> bool:
-    """Whether two folded names have different words for one of some initials: `J. Smith` is no short form of both `John
-    Smith` and `James Smith`; of nicknames and slips it may be.
+def has_other_word(one: Sequence[str], two: Sequence[str], initials: Set[str]) -> bool:
+    """Whether the words of two folded names have different ones for one of some initials: `J. Smith` is no short form of
+    both `John Smith` and `James Smith`; of nicknames and slips it may be.
     """
-    ours, theirs = set(one.split()), set(two.split())
+    ours, theirs = set(one), set(two)
     pairs = product(ours - theirs, theirs - ours) if initials else ()
     return any(a[0] == b[0] and a[0] in initials and _are_unlike(a, b) for a, b in pairs)
 

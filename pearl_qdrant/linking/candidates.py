@@ -374,10 +374,11 @@ def _is_short_for_another(mention: str, spelling: str, name: MatchedName) -> boo
     """
     if name.point.is_canonical or name.is_same_spelling or not name.folded:
         return False
-    canonical = fold_name(name.point.canonical_name)
-    if has_other_word(mention, canonical, {word for word in name.folded.split() if len(word) == 1}):
+    canonical, short = fold_name(name.point.canonical_name), spelling_key(name.folded)
+    letters = {word for word in name.folded.split() if len(word) == 1}
+    others = [word for word in mention.split() if word not in short]  # `US` is `U.S.`
+    if has_other_word(others, canonical.split(), letters):
         return True
-    short = spelling_key(name.folded)
     if not name.point.name.isalnum() or len(spelling) < 2 * len(short) or short in mention.split():
         return False
     if canonical == mention or len(canonical) <= len(name.folded):

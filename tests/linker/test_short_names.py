@@ -22,6 +22,8 @@ NAMES = {
     "United Nations": ("UN", "ONU"),
     "aspirin": ("ASA", "acetylsalicylic acid"),
     "Eastern Snow Removal Office": ("ESRO",),
+    "United States Steel": ("U.S. Steel",),
+    "Escherichia coli": ("E. coli",),
     "John Smith": ("J. Smith",),
     "William Taylor": ("W. Taylor",),
 }
@@ -56,6 +58,8 @@ def test_a_short_name_is_found_where_it_is_meant(linker: EntityLinker) -> None:
         "Jon Smith": "John Smith",
         "CKD": "chronic kidney disease",
         "Hewlett Packard": "Hewlett-Packard",
+        "US Steel Corp": "United States Steel",
+        "Esch. coli": "Escherichia coli",
     }
     links = linker.link_batch(asked)
 
