@@ -62,8 +62,8 @@ def are_two_names(a: str, b: str) -> bool:
 
 
 def has_other_word(one: Sequence[str], two: Sequence[str], initials: Set[str]) -> bool:
-    """Whether the words of two folded names have different ones for one of some initials: `J. Smith` is no short form of
-    both `John Smith` and `James Smith`; of nicknames and slips it may be.
+    """Whether the words of two folded names have different ones for one of some initials: `J. Smith` is not short for
+    both `John Smith` and `James Smith`; for nicknames and slips it may be.
     """
     ours, theirs = set(one), set(two)
     pairs = product(ours - theirs, theirs - ours) if initials else ()
