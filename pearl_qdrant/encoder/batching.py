@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -158,16 +158,18 @@ def open_tokenizer(path: Path) -> Tokenizer:
     return tokenizer
 
 
-def shared(make: Callable[P, T]) -> Callable[P, T]:
-    """A function that makes what it was asked for before only if nothing uses that any more."""
+def shared(make: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
+    """A function that makes of a file what it made before only if nothing uses that now, or the file has changed."""
     made: WeakValueDictionary[object, T] = WeakValueDictionary()
     making = threading.Lock()
 
-    def get(*given: P.args, **named: P.kwargs) -> T:
+    def get(path: Path, /, *given: P.args, **named: P.kwargs) -> T:
+        now = path.stat() if path.exists() else None
+        key = path, now and (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns), given, *named.items()
         with making:
-            found = made.get(given)
+            found = made.get(key)
             if found is None:
-                found = made[given] = make(*given, **named)
+                found = made[key] = make(path, *given, **named)
             return found
 
     return get

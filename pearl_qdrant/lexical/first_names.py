@@ -66,7 +66,7 @@ def has_other_word(one: Sequence[str], two: Sequence[str], initials: Set[str]) -
     both `John Smith` and `James Smith`; for nicknames and slips it may be.
     """
     ours, theirs = set(one), set(two)
-    pairs = product(ours - theirs, theirs - ours) if initials else ()
+    pairs = product(ours - theirs, theirs - ours)
     return any(a[0] == b[0] and a[0] in initials and _are_unlike(a, b) for a, b in pairs)
 
 

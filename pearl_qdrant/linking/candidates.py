@@ -148,7 +148,7 @@ def find_candidates(
     for i, (mention, names) in enumerate(pausing(zip(mentions, found, strict=True))):
         if exclude is not None:
             names = [name for name in names if not exclude(i, name.point)]
-        names = [name for name in names if not _is_short_for_another(folded[i], spellings[i], name)]
+        names = [name for name in names if not _is_short_for_another(folded[i], spellings[i], name, names_folded)]
         types = marginals[i] if marginals is not None and link_query.is_typed and encoded.encodable[i] else None
         entities = _group_by_entity(names, link_query.limit, has_own=i in named)
         compared.append(compare_names(mention, entities, types, link_query, scorer))
@@ -367,21 +367,23 @@ MOST_CODE = 3
 """Letters of a code, which is short for the canonical name of its entity and for nothing longer."""
 
 
-def _is_short_for_another(mention: str, spelling: str, name: MatchedName) -> bool:
+def _is_short_for_another(mention: str, spelling: str, name: MatchedName, names: Folded) -> bool:
     """Whether a name is short for the canonical name of its entity and not for a folded mention with this spelling key,
     which is longer: `MS` is multiple sclerosis and not mass spectrometry, `CA` is Canada and not California, `J. Smith`
     is John and not James.
     """
-    if name.point.is_canonical or name.is_same_spelling or not name.folded:
+    point = name.point
+    if point.is_canonical or name.is_same_spelling:
         return False
-    canonical, short = fold_name(name.point.canonical_name), spelling_key(name.folded)
-    letters = {word for word in name.folded.split() if len(word) == 1}
-    others = [word for word in mention.split() if word not in short]  # `US` is `U.S.`
-    if has_other_word(others, canonical.split(), letters):
-        return True
-    if not name.point.name.isalnum() or len(spelling) < 2 * len(short) or short in mention.split():
+    folded, short = names[point.name]
+    canonical = names[point.canonical_name][0]
+    if letters := {word for word in folded.split() if len(word) == 1}:
+        others = [word for word in mention.split() if word not in short]  # `US` is `U.S.`
+        if has_other_word(others, canonical.split(), letters):
+            return True
+    if len(spelling) < 2 * len(short) or len(canonical) <= len(folded) or canonical == mention:
         return False
-    if canonical == mention or len(canonical) <= len(name.folded):
+    if not point.name.isalnum() or short in mention.split():
         return False
     if len(short) <= MOST_CODE:
         return short not in canonical.split()

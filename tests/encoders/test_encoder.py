@@ -99,6 +99,20 @@ def test_encoder_and_judge_share_what_they_read(monkeypatch: pytest.MonkeyPatch)
     assert reader.scores([("heart attack", "heart attacks")]).shape == (1,)
 
 
+def test_a_model_that_was_replaced_is_read_anew(model: Path, tmp_path: Path) -> None:
+    """What is shared belongs to the files as they are now, also while an encoder of the earlier ones is in use."""
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    before = load_encoder(str(folder), device="cpu")
+    shutil.rmtree(folder)
+    shutil.copytree(MODELS_DIR / DEFAULT_MODEL, folder)
+    names = ["heart attack", "Kraków"]
+    wanted = load_encoder(DEFAULT_MODEL, device="cpu").encode(names).vectors
+
+    np.testing.assert_array_equal(load_encoder(str(folder), device="cpu").encode(names).vectors, wanted)
+    assert before.encode(names).vectors.shape == (2, before.info.dim)
+
+
 @pytest.mark.parametrize("runtime", ["onnx", "torch", "plain"])
 def test_properties_of_encoded_names(encoders: dict[str, Encoder], runtime: str) -> None:
     """Vectors have length one or are zero, probabilities sum to one, and unseen labels have probability zero."""
