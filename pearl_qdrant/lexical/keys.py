@@ -247,9 +247,10 @@ SHORT_LETTERS = 8  # letters up to which all edits are searched; they have about
 KEY_WEIGHT = 1.0  # a name that is one edit away comes before those that only share parts
 
 
-def slip_features(folded: str) -> tuple[UInt32Array, FloatArray]:
+def slip_features(folded: str, *, is_short: bool = False) -> tuple[UInt32Array, FloatArray]:
     """Indices, ascending, and values of the features of names that are one or two edits away from a folded mention, or
-    whose initials it is, or that are its initials; both empty for a long one.
+    whose initials it is, or that are its initials; both empty for a long one. Of a short form also those of names whose
+    initials have one letter more, or lack one behind the first.
     """
     spelling = spelling_key(folded)
     is_cut = LEAST_EDIT_LETTERS <= len(spelling) <= MAX_LETTERS
@@ -258,6 +259,11 @@ def slip_features(folded: str) -> tuple[UInt32Array, FloatArray]:
     keys = spelling_features(near | {one for one in initials(words) if len(one) in _SEARCHED})
     if len(spelling) in _SEARCHED:
         keys = np.append(keys, np.uint32(_feature(f"={spelling}")))
+    if is_short and len(spelling) in _SEARCHED:
+        n = len(spelling)
+        others = {spelling[:i] + spelling[i + 1 :] for i in range(1, n)} if n > _SEARCHED.start else set()
+        others |= {spelling[:i] + c + spelling[i:] for i in range(n + 1) for c in ascii_lowercase}
+        keys = np.append(keys, np.array([_feature(f"={one}") for one in others], np.uint32))
     return _with_parts(keys, mention_parts(spelling))
 
 

@@ -260,6 +260,11 @@ def is_word(word: str) -> bool:
     return word in _words_of_texts()
 
 
+def is_odd(word: str) -> bool:
+    """Whether a folded word has letters alone, and no text in English has it."""
+    return word.isalpha() and not is_word(word) and not is_common(word)
+
+
 _IN_CAPITALS = re.compile(r"[^\W\d_]+")
 _LEAST_CAPITALS, _LEAST_ALONE, _LEAST_WORD = 5, 8, 4
 """Letters of a word in capitals without which a text may be an abbreviation; of one that stands alone and that no text

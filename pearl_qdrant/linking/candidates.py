@@ -36,6 +36,7 @@ from pearl_qdrant.lexical.ngrams import (
 from pearl_qdrant.linking.mentions import MAX_CHARACTERS
 from pearl_qdrant.linking.ranking.model import LinkQuery, MatchedName, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.scoring import ask_judge, compare_names, score_compared, score_own
+from pearl_qdrant.linking.ranking.short_forms import best_way, shipped_short_forms, short_form
 from pearl_qdrant.linking.ranking.string_features import (
     TWO_EDIT_LETTERS,
     edit_similarity,
@@ -56,6 +57,9 @@ preliminary score misjudges misspelt names: their vectors mean little."""
 
 UNKNOWN = 0.12
 """How frequent a word is at most (`IdfTable.word_frequencies`) that probably no name has: at most one of the sample."""
+
+SHORT_WORDS = 30
+"""Words of a name that are compared with a short form."""
 
 MAX_SAME_NAME = 10_000
 """Maximum number of names fetched if many entities share one name. The first entity by id is chosen among these."""
@@ -246,7 +250,7 @@ def _search(
 ) -> list[list[MatchedName]]:
     """Names for each mention in one collection; enough for `limit` entities if the collection has them."""
     weighted = queries.ngrams(target.idf)
-    ngrams = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
+    ngrams = target.idf.weighted(top_weighted_features(_searched(queries, weighted, target.idf), QUERY_FEATURES))
     # A limit for each of the two searches. It is kept low because reading a payload costs more than finding its point.
     n_names = link_query.limit + link_query.limit // 2
 
@@ -278,16 +282,28 @@ def _search(
             )
             found[i] = [MatchedName(point, None, 1.0, 1.0) for point in points]
     set_string_scores(target.idf, queries, weighted, found, folded)
+    for mention, names in zip(queries.mentions, found, strict=True):
+        _set_short_forms(target.idf, mention, names)
     for i, names in enumerate(found):
         found[i] = [*names, *_others_of_best_name(target.collection, names, link_query)]
     return found
+
+
+def _searched(queries: Queries, weighted: SparseRows, idf: IdfTable) -> SparseRows:
+    """The n-grams that mentions are searched by, m weighted rows: of short forms with small letters those of parts."""
+    short = {i: found for i, one in enumerate(queries.mentions) if (found := short_form(one)) and found.is_mixed}
+    if not short:
+        return weighted
+    at = np.arange(len(weighted))
+    at[[*short]] = len(weighted) + np.arange(len(short))
+    return join_rows([weighted, idf.weighted(folded_rows([one.searched for one in short.values()]))]).take(at)
 
 
 def _slip_query(queries: Queries, frequencies: Mapping[str, float], number: int, folded: Folded) -> SlipQuery | None:
     """What names have that one mention may be a slip of; a wide search if it has a word that hardly any name has."""
     spelling = queries.spellings[number]
     mention = queries.folded[number]
-    indices, values = slip_features(mention)
+    indices, values = slip_features(mention, is_short=short_form(queries.mentions[number]) is not None)
     if not len(indices):
         return None
     is_wide = len(spelling) >= TWO_EDIT_LETTERS and min([frequencies[word] for word in mention.split()]) < UNKNOWN
@@ -337,6 +353,18 @@ def set_string_scores(
             name.edit_similarity = edit_similarity(*both)
         if name.lexical < 1.0:  # 1.0 marks a name that was found by equality and may have no n-grams
             name.lexical, name.mention_coverage = of_pair
+
+
+def _set_short_forms(idf: IdfTable, mention: str, names: Sequence[MatchedName]) -> None:
+    """Set what the letters of found names add, if the mention may be short for them."""
+    if (short := short_form(mention)) is None:
+        return
+    model = shipped_short_forms()
+    words = [(name.folded or "").split()[:SHORT_WORDS] for name in names]
+    frequencies = idf.word_frequencies(list({word for of_name in words for word in of_name}))
+    for name, of_name in zip(names, words, strict=True):
+        steps = best_way(short, of_name, [1.0 - frequencies[word] for word in of_name], model)
+        name.short_form = None if steps is None else model.score(steps)
 
 
 def _has_words(folded: str, words: str, beginnings: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.keys import MAX_LETTERS, key_rows, name_keys, near_features, spelling_key
 from pearl_qdrant.lexical.ngrams import FloatArray, UInt32Array, fold_name, sparse_rows, word_indices
-from pearl_qdrant.lexical.words import exclude_each_other, is_common, is_word
+from pearl_qdrant.lexical.words import exclude_each_other, is_odd
 from pearl_qdrant.linking.candidates import Folded, Queries, SearchTarget, set_string_scores
 from pearl_qdrant.linking.ranking.model import COLUMN, FEATURES, NIL_FEATURES, MatchedName, ScoredEntity, ScoredMention
 from pearl_qdrant.linking.ranking.scoring import BONUS, EXACT_CERTAINTY, MOST_UNJUDGED
@@ -76,7 +76,7 @@ def look_up_alone(
     by_key, key = key_rows([name_keys(folded)]), spelling_key(folded)
     if not key:
         return [[] for _ in targets], None
-    words = [word for word in dict.fromkeys(folded.split()) if _is_odd(word)] if _may_be_slip(folded) else []
+    words = [word for word in dict.fromkeys(folded.split()) if is_odd(word)] if _may_be_slip(folded) else []
     rows = [by_key.row(0), *([near_features(key)] if words else []), *_rows_of_words(words)]
     limits = [n_by_key, N_NAMES, *[1] * len(words)][: len(rows)]
     table = sparse_rows(rows)
@@ -115,12 +115,7 @@ def _may_be_slip(folded: str) -> bool:
     n = len(folded)
     if not LEAST_LETTERS - 1 <= n <= MAX_LETTERS or not folded.isascii():
         return False
-    return any(len(word) > 2 and _is_odd(word) for word in folded.split())
-
-
-def _is_odd(word: str) -> bool:
-    """Whether a word has letters alone, and no text in English has it."""
-    return word.isalpha() and not is_word(word) and not is_common(word)
+    return any(len(word) > 2 and is_odd(word) for word in folded.split())
 
 
 def _only_near(key: str, points: Sequence[NamePoint], names: Folded) -> NamePoint | None:
@@ -147,7 +142,7 @@ def _order(point: NamePoint) -> tuple[bool, str]:
 def _slipped(mention: str, folded: str, name: str) -> list[str]:
     """The words of a mention that are not those of a name because of a slip; none where it is no slip."""
     ours, theirs = unshared(folded.split(), name.split())
-    if not ours or not all(map(_is_odd, ours)):
+    if not ours or not all(map(is_odd, ours)):
         return []
     if is_probably_slip(folded, name):
         return [] if _is_other_group(spelling_key(folded), spelling_key(name)) else ours
@@ -158,8 +153,15 @@ def _slipped(mention: str, folded: str, name: str) -> list[str]:
         return []
     if min(len(one), len(other)) < 3 or not other.isalpha() or exclude_each_other(one, other):
         return []
-    is_code = one.upper() in mention and not mention.isupper()
+    is_code = not mention.isupper() and any(
+        one in fold_name(word).split() and _is_code(word) for word in mention.split()
+    )
     return [] if is_code else ours
+
+
+def _is_code(word: str) -> bool:
+    """Whether a word as it is written has several capitals: `RCOK`, `IIb`."""
+    return sum(map(str.isupper, word)) > 1
 
 
 def _is_joined(word: str, first: str, *others: str) -> bool:

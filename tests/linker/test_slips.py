@@ -17,6 +17,7 @@ CITIES = ("Winchester", "Lancaster", "Carlisle", "Dunfermline", "Kilmarnock", "N
 ENTITIES = [
     *(Entity(name, name, (), ("city",), ("GPE",)) for name in CITIES),
     Entity("t1", "Type 1 diabetes"),
+    Entity("fibre", "type IIa muscle fiber"),
     Entity("irq", "Iraq"),
     Entity("causal", "causal inference"),
     Entity("thornbill", "Papuan Thornbill"),

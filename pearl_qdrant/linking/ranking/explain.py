@@ -61,7 +61,10 @@ def explain_link(link: Link, calibration: Calibration, model: RankingModel | Non
     parts = _parts(best.decision)
     if other is None:
         return [*lines, f"for and against {_label(best, link)}:", *_table(parts)]
-    gaps = {name: coefficients[name] * (value - other.features[name]) for name, value in best.features.items()}
+    gaps = {
+        name: coefficients.get(name, 1.0) * (best.features.get(name, 0.0) - other.features.get(name, 0.0))
+        for name in dict.fromkeys([*best.features, *other.features])
+    }
     lead = f"its lead over {_label(other, link)}, {best.score - other.score:.2f} in all"
     lines.append(f"for and against {_label(best, link)}; {lead}:")
     return lines + _table(parts, _parts(gaps))

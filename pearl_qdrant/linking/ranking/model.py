@@ -74,7 +74,8 @@ TABLE: tuple[Feature, ...] = (
 """The features of a candidate, in the order of their values."""
 
 FEATURES: tuple[str, ...] = tuple(one.name for one in TABLE)
-WORDS: dict[str, str] = {one.name: one.words for one in TABLE}
+SHORT_FORM = "short_form"  # what a mention adds as a short form: a part of the logit beside the features
+WORDS: dict[str, str] = {one.name: one.words for one in TABLE} | {SHORT_FORM: "the letters of a short form"}
 SIGNS: dict[str, int] = {one.name: one.sign for one in TABLE}
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
 JUDGE = COLUMN["judge"]
@@ -339,6 +340,8 @@ class MatchedName:
     is_same_spelling: bool = False  # whether it has the mention's spelling key (`lexical.keys`)
     # whether it has the mention's key of sorted words, and there are several; or one is the initials of the other
     is_other_form: bool = False
+    # what its letters add to its logit where the mention may be short for it (`short_forms.py`); None where not
+    short_form: float | None = None
     # another name of the same entity whose spelling is closer to the mention, if there is one
     closer: MatchedName | None = None
 
@@ -347,7 +350,7 @@ class MatchedName:
         """Sorts names before they are ranked; in [-1, 3.5]. A name of the mention's own spelling comes first."""
         dense = self.lexical if self.dense is None else self.dense
         shares = LEXICAL_SHARE * self.lexical + EDIT_SHARE * self.edit_similarity
-        shares += FORM_SHARE * self.is_other_form
+        shares += FORM_SHARE * (self.is_other_form or (self.short_form or 0.0) > 1.0)
         return dense + shares + self.is_same_spelling
 
 
@@ -358,12 +361,13 @@ class ScoredEntity:
     Attributes:
         name: The best name of the entity.
         features: (len(FEATURES),).
-        logit: Dot product of features and coefficients, plus the offset.
+        logit: Dot product of features and coefficients, plus the offset and what a short form adds.
         offset: What rules add to the logit (`scoring.py`): the share among namesakes, and the bonus of an exact name.
         is_namesake: Whether its best name is that of the first candidate, after folding; that one included.
         tie: Whether another entity has an equal best name, and nothing separates the two.
         document: What the parts of a document add to the logit, by name; None for a mention alone.
         decision: Of the first candidate: what each feature adds to the logit that it is right; else None.
+        short_form: What the mention adds to the logit as a short form of the name.
     """
 
     name: MatchedName
@@ -374,6 +378,7 @@ class ScoredEntity:
     tie: bool = False
     document: Mapping[str, float] | None = None
     decision: Mapping[str, float] | None = None
+    short_form: float = 0.0
 
     @property
     def point(self) -> NamePoint:
@@ -384,6 +389,9 @@ class ScoredEntity:
     def key(self) -> tuple[str, str]:
         """Base and id, which identify an entity."""
         return self.point.kb, self.point.entity_id
+
+    def _of_short_form(self) -> dict[str, float]:
+        return {SHORT_FORM: self.short_form} if self.short_form else {}
 
     def to_candidate(self, probability: float) -> Candidate:
         """The public record of this entity."""
@@ -405,7 +413,7 @@ class ScoredEntity:
             score=self.logit,
             probability=probability,
             tie=self.tie,
-            features=dict(zip(FEATURES, self.features.tolist(), strict=True)),
+            features=dict(zip(FEATURES, self.features.tolist(), strict=True)) | self._of_short_form(),
             decision=self.decision or {},
             document=self.document or {},
         )

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import NamedTuple
 
 from pearl_qdrant.lexical.ngrams import fold_name
@@ -82,13 +83,21 @@ def codes_of(text: str) -> frozenset[str]:
 
 
 def number_differs(mention: StringFeatures, name: StringFeatures) -> float:
-    """Whether each has a number outside brackets that the other lacks, and no code is shared."""
+    """Whether each has a number outside brackets that the other lacks, and no code is shared; or equal numbers belong
+    to other words: `A2 LT4`, `A4 LT2`.
+    """
     a, b = name_parts(mention), name_parts(name)
     if a.folded == b.folded or not ((ours := numbers_outside(a)) and (theirs := numbers_outside(b))):
         return 0.0
     if ours <= theirs or theirs <= ours:
-        return 0.0
+        return float(len(ours) > 1 and ours == theirs and _are_swapped(a.folded.split(), b.folded.split()))
     return float(codes_of(a.outside).isdisjoint(codes_of(b.outside)))
+
+
+def _are_swapped(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether numbers stand behind the same words, and not the same number behind each."""
+    one, other = ({a: b for a, b in pairwise(words) if b.isdigit() and not a.isdigit()} for words in (ours, theirs))
+    return one.keys() == other.keys() and one != other and sorted(one.values()) == sorted(other.values())
 
 
 def are_cut_words(mention: StringFeatures, name: StringFeatures) -> float:

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.lexical.ngrams import fold_name, latin
+from pearl_qdrant.lexical.words import is_odd
 from pearl_qdrant.linking.mentions import are_several_numbers, is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
@@ -38,6 +39,7 @@ from pearl_qdrant.linking.ranking.model import (
     JUDGE,
     JUDGED,
     MARGINS,
+    SHORT_FORM,
     Calibration,
     LinkQuery,
     MatchedName,
@@ -50,8 +52,10 @@ from pearl_qdrant.linking.ranking.model import (
     with_margins,
 )
 from pearl_qdrant.linking.ranking.name_parts import are_cut_words, equal_part, number_differs, opposite
+from pearl_qdrant.linking.ranking.short_forms import shipped_short_forms
 from pearl_qdrant.linking.ranking.string_features import (
     FAR,
+    ONE_EDIT_LETTERS,
     UNCHANGED,
     StringFeatures,
     is_acronym,
@@ -61,6 +65,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     shared_letters,
     sorted_similarity,
     string_features,
+    unshared,
     word_changes,
 )
 from pearl_qdrant.linking.ranking.type_features import has_type, is_organisation, is_person, type_agreement, type_gaps
@@ -181,6 +186,8 @@ slip, and is not judged: of 727 such mentions in fifty sets 99.4 % are right, as
 all. Four in five mentions with one slip are so near, two in five with two (docs/experiments/decision.md).
 """
 
+SYLLABIC = 1.5  # Latin letters for each character from which these are syllables or words: Han, Kana, Hangul
+
 ID_CERTAINTY = 0.999  # precision of an entity id
 
 CANONICAL_SHARE = 0.8
@@ -276,7 +283,8 @@ class Compared:
         if not self.names or any(name.is_same_spelling for name in self.names):
             return []
         logits = self.features @ scorer.model.features
-        if is_near_spelling(self.features[logits.argmax()]):
+        first = int(logits.argmax())
+        if is_near_spelling(self.features[first]) and may_have_slips(self.of_mention, self.names[first].folded or ""):
             of_nil = with_margins(self.nil_features, logits, self.features)
             of_nil_logit = scorer.model.nil_logit(logits, self.features, of_nil)
             if log_sum_exp(logits) - of_nil_logit >= math.log(SURE_UNJUDGED / (1 - SURE_UNJUDGED)):
@@ -292,6 +300,16 @@ class Compared:
 def is_near_spelling(features: npt.NDArray[np.float64]) -> bool:
     """Whether a candidate with these features, (len(FEATURES),), is the mention but for a slip, as no other is."""
     return bool(features[_NEAR] >= NEAR_SPELLING and features[_LEAD] >= NEAR_LEAD)
+
+
+def may_have_slips(of_mention: StringFeatures, name: str) -> bool:
+    """Whether the words that a mention has beside a folded name may be words with a slip: long, none that texts have
+    (`anterior` for `inferior`), and not of characters that are syllables or words, of which one is another one.
+    """
+    ours, _ = unshared(of_mention.folded.split(), name.split())
+    return all(
+        len(word) >= ONE_EDIT_LETTERS and is_odd(word) and len(latin(word)) < SYLLABIC * len(word) for word in ours
+    )
 
 
 def compare_names(
@@ -335,7 +353,20 @@ def score_compared(compared: Compared, link_query: LinkQuery, scorer: Scorer) ->
     of_nil = with_margins(compared.nil_features, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
     reasons = scorer.model.reasons(features[int(logits.argmax())], of_nil)
-    return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query)
+    if (added := _short_form_logits(names)) is None:
+        return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query)
+    before = log_sum_exp(logits) - nil_logit
+    logits, nil_logit = logits + added, nil_logit + shipped_short_forms().nil_logit(mention)
+    reasons[SHORT_FORM] = log_sum_exp(logits) - nil_logit - before
+    return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query, added)
+
+
+def _short_form_logits(names: Sequence[MatchedName]) -> npt.NDArray[np.float64] | None:
+    """What a short form adds to the logits of its candidates, (k,); None where none fits, or one is the mention."""
+    if all(name.short_form is None for name in names) or any(name.is_same_spelling for name in names):
+        return None
+    unlike = shipped_short_forms().steps["unlike"]
+    return np.array([unlike if name.short_form is None else name.short_form for name in names])
 
 
 def _in_order_of_rules(
@@ -345,14 +376,20 @@ def _in_order_of_rules(
     of_nil: npt.NDArray[np.float64],
     reasons: Mapping[str, float] | None,
     link_query: LinkQuery,
+    added: npt.NDArray[np.float64] | None = None,
 ) -> ScoredMention:
-    """The mention with its entities by these logits, (k,), and rules; `reasons` are those of the decision."""
+    """The mention with its entities by these logits, (k,), of which a short form `added` some, and rules; `reasons` are
+    those of the decision.
+    """
     names, of_mention = compared.names, compared.of_mention
     offsets, chosen, rule = _apply_rules(compared.mention, of_mention, names, logits, nil_logit, link_query)
-    decided, rows = int(logits.argmax()), zip(names, compared.features, logits.tolist(), offsets, strict=True)
+    of_short = [0.0] * len(names) if added is None else added.tolist()
+    decided, rows = int(logits.argmax()), zip(names, compared.features, logits.tolist(), offsets, of_short, strict=True)
     found = in_order(
-        ScoredEntity(name, row, logit + offset, offset, i in chosen, decision=reasons if i == decided else None)
-        for i, (name, row, logit, offset) in enumerate(rows)
+        ScoredEntity(
+            name, row, logit + offset, offset, i in chosen, decision=reasons if i == decided else None, short_form=short
+        )
+        for i, (name, row, logit, offset, short) in enumerate(rows)
     )
     n_kept = max(link_query.limit, sum(entity.tie for entity in found))
     certainty = EXACT_CERTAINTY if rule is not None and names[min(chosen)].is_same_spelling else 1.0
