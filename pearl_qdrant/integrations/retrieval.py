@@ -7,45 +7,38 @@
     for found in index.search("What is acetylsalicylic acid good for?"):
         print(found.document_id, found.score, found.entity_ids)
 
-Each document is a point with a dense vector of the caller's encoder, a sparse vector of its words and entities, and the
-ids of its entities in the payload `entity_ids`, which is indexed. A question is linked with the same linker, so that
-another alias finds the same id. An entity is a term beside the words, and so is each word by which the document names
-it; Qdrant gives all their IDF: what is in many documents tells little.
+Each document is a point with a dense vector of the caller's encoder, a sparse vector of its words and entities
+(`entity_terms`), and the ids of its entities in the payload `entity_ids`, which is indexed. A question is linked with
+the same linker, so that another alias finds the same id.
 
-    lexical(q, d) = BM25(q, d) + sum over entities e of n(q, e) p(q, e) (2 p(d, e) IDF(e) - named(q, d, e))
-    named(q, d, e) = sum over words w of q of p(d, e) IDF(e, w) / words of the mention in d, where w is one of them
     score(q, d) = scaled(cosine(q, d)) + scaled(lexical(q, d))
 
-p is the probability of the surest mention, n the words of the question's, since the entity stands for them. It counts
-half where the document names it by the words of the question, which have matched already. Each search is scaled from 0
-(its worst) to 1 (its best): CombSUM, Fox and Shaw 1994. Ranks would hide by how much one is better than the next.
+Each search is scaled from 0 (its worst) to 1 (its best): CombSUM, Fox and Shaw 1994. Ranks would hide by how much one
+is better than the next. Entities beside dense vectors alone are scaled by the best of the words, so that those that
+tell little count little.
 """
 
 from __future__ import annotations
 
-import re
 import uuid
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, repeat
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
-from zlib import crc32
 
-from pearl_qdrant.integrations.metadata import ENTITY_IDS, ENTITY_NAMES, MENTIONS, document_metadata
+from pearl_qdrant.integrations.entity_terms import document_terms, mention_weight, question_terms
+from pearl_qdrant.integrations.metadata import ENTITY_IDS, ENTITY_NAMES, document_metadata
 from pearl_qdrant.linking.linker import EntityLinker
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
-    from qdrant_client.models import ScoredPoint, SparseVector
+    from qdrant_client.models import ScoredPoint
 
 Embed = Callable[[list[str]], Sequence[Sequence[float]]]  # Vectors of texts, (n, dim), as a list or an array
 
 Mode = Literal["boost", "filter", "off"]
 
-_K1, _B = 1.2, 0.75  # BM25, as in Lucene
-_WORD = re.compile(r"\w+")
 _NAMESPACE = uuid.UUID("6d1f2a4c-5b0e-5f7a-8f57-0d5c1b8e2a90")  # of point ids; it must never change
 _BATCH = 64
 _DEPTH = 100  # documents of each search that are joined
@@ -87,7 +80,7 @@ class EntityIndex:
             client: Any client of Qdrant: a server's, or `QdrantClient(":memory:")`.
             embed: Makes dense vectors of documents and questions, of width `dim`.
             mean_words: Words of an average document, for BM25.
-            entity_weight: How much the entities of a question count; 1 for as much as the words that name them.
+            entity_weight: How much the entities of a question count; 1 for what `entity_terms` gives them.
             threshold: Least probability of a mention; None for the default of `AnnotateOptions`.
         """
         self._client, self._collection, self._linker = client, collection, linker
@@ -111,7 +104,10 @@ class EntityIndex:
             points = [
                 PointStruct(
                     id=str(uuid.uuid5(_NAMESPACE, one[0])),
-                    vector={"dense": [float(x) for x in vector], "words": self._terms_of_document(one[1], tags)},
+                    vector={
+                        "dense": [float(x) for x in vector],
+                        "words": document_terms(one[1], tags, self._mean_words),
+                    },
                     payload={
                         "metadata": dict(one[2]) if len(one) > 2 else {},
                         "id": one[0],
@@ -130,13 +126,13 @@ class EntityIndex:
         return list(self.weigh_entities([question])[0])
 
     def weigh_entities(self, questions: Sequence[str]) -> list[dict[str, float]]:
-        """For each question its entities, each with what it counts: the words of its mention times the probability."""
+        """For each question its entities, each with what its surest mention counts."""
         found: list[dict[str, float]] = []
         for mentions in self._linker.annotate_batch(questions, threshold=self.threshold):
             weights: dict[str, float] = {}
             for one in mentions:
                 if (entity_id := one.link.entity_id) is not None:
-                    weight = len(_words(one.text)) * (one.link.probability or 0.0)
+                    weight = mention_weight(one.text, one.link.probability)
                     weights[entity_id] = max(weight, weights.get(entity_id, 0.0))
             found.append(weights)
         return found
@@ -172,15 +168,18 @@ class EntityIndex:
             wanted = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known, 1.0)
         queries: dict[str, Any] = {"dense": [float(x) for x in self._embed([question])[0]]} if dense else {}
         if sparse or wanted:
-            queries["words"] = self._terms_of_question(question if sparse else "", wanted)
+            queries["words"] = question_terms(question, wanted, weight=self.entity_weight, has_words=sparse)
         is_filter = bool(wanted) and entities == "filter"
         payload: Any = [ENTITY_IDS] if is_filter else False
         requests = [
             QueryRequest(query=query, using=using, limit=max(limit, _DEPTH), with_payload=payload)
             for using, query in queries.items()
         ]
+        if wanted and not sparse:
+            requests.append(QueryRequest(query=question_terms(question, {}), using="words", limit=1))
         answers = self._client.query_batch_points(self._collection, requests)
-        scores = _joined([one.points for one in answers])
+        of_words = answers.pop().points if len(requests) > len(queries) else None
+        scores = _joined([one.points for one in answers], of_words)
         best = sorted(scores, key=lambda point: (-scores[point], str(point)))
         if is_filter:
             tags = {one.id: (one.payload or {}).get(ENTITY_IDS, ()) for answer in answers for one in answer.points}
@@ -196,31 +195,6 @@ class EntityIndex:
         linked = iter(self._linker.annotate_batch(new, threshold=self.threshold) if new else ())
         for tags in given:
             yield document_metadata(next(linked), mentions=True) if tags is None else tags
-
-    def _terms_of_document(self, text: str, tags: Mapping[str, Any]) -> SparseVector:
-        """Words with the saturated counts of BM25, and entities with their probabilities, which are 1 where the
-        mentions are not known; Qdrant multiplies with their IDF.
-        """
-        words = _words(text)
-        norm = _K1 * (1 - _B + _B * len(words) / self._mean_words)
-        terms = {word: n * (_K1 + 1) / (n + norm) for word, n in Counter(words).items()}
-        mentions = [(one["entity_id"], one["text"], one.get("probability") or 0.0) for one in tags.get(MENTIONS, ())]
-        placed = {entity_id for entity_id, _, _ in mentions}
-        names = chain(tags.get(ENTITY_NAMES, ()), repeat(""))
-        mentions += [(*one, 1.0) for one in zip(tags.get(ENTITY_IDS, ()), names, strict=False) if one[0] not in placed]
-        for entity_id, name, probability in mentions:
-            parts = _words(name)
-            weights = {_term(entity_id): probability}
-            weights |= {_term(entity_id, word): probability / len(parts) for word in set(parts).intersection(words)}
-            terms |= {term: max(weight, terms.get(term, 0.0)) for term, weight in weights.items()}
-        return _sparse(terms)
-
-    def _terms_of_question(self, question: str, wanted: Mapping[str, float]) -> SparseVector:
-        terms: dict[str, float] = dict(Counter(words := _words(question)))
-        for entity_id, n in wanted.items():
-            terms[_term(entity_id)] = 2 * n * self.entity_weight
-            terms |= {_term(entity_id, word): -n * self.entity_weight for word in words}
-        return _sparse(terms)
 
     def _create(self) -> None:
         from qdrant_client import models
@@ -244,7 +218,7 @@ class EntityIndex:
             points, offset = self._client.scroll(self._collection, limit=_BATCH, offset=offset)
             payloads = {one.id: one.payload or {} for one in points}
             vectors = [
-                PointVectors(id=point, vector={"words": self._terms_of_document(payload["text"], payload)})
+                PointVectors(id=point, vector={"words": document_terms(payload["text"], payload, self._mean_words)})
                 for point, payload in payloads.items()
                 if "text" in payload
             ]
@@ -255,11 +229,17 @@ class EntityIndex:
         self._client.update_collection(self._collection, metadata=_HAS_TERMS)
 
 
-def _joined(searches: Iterable[Sequence[ScoredPoint]]) -> dict[Any, float]:
-    """The sum of each point's scores, scaled so that the worst of a search has 0 and the best 1."""
+def _joined(
+    searches: Sequence[Sequence[ScoredPoint]], of_words: Sequence[ScoredPoint] | None = None
+) -> dict[Any, float]:
+    """The sum of each point's scores, scaled so that the worst of a search has 0 and the best 1. Where the last search
+    is by entities alone, 0 is the score of nothing, and 1 the best of it and of the one by words.
+    """
     scores: dict[Any, float] = {}
     for points in searches:
         low, high = (least([one.score for one in points], default=0.0) for least in (min, max))
+        if of_words is not None and points is searches[-1]:
+            low, high = 0.0, max([high, *(one.score for one in of_words)])
         for one in points:
             scores[one.id] = scores.get(one.id, 0.0) + ((one.score - low) / (high - low) if high > low else 1.0)
     return scores
@@ -268,23 +248,3 @@ def _joined(searches: Iterable[Sequence[ScoredPoint]]) -> dict[Any, float]:
 def _found(payload: Mapping[str, Any], score: float, wanted: Iterable[str]) -> FoundDocument:
     ids = tuple(one for one in wanted if one in payload.get(ENTITY_IDS, ()))
     return FoundDocument(str(payload["id"]), str(payload["text"]), score, ids, payload.get("metadata", {}))
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-def _term(entity_id: str, word: str = "") -> str:
-    """An entity, or that it is named with a word; no word has a line break."""
-    return f"\n{entity_id}\n{word}"
-
-
-def _sparse(terms: Mapping[str, float]) -> SparseVector:
-    """Terms, hashed to 32 bits; the weights of those with an equal hash are added."""
-    from qdrant_client.models import SparseVector
-
-    by_index: dict[int, float] = {}
-    for term, weight in terms.items():
-        index = crc32(term.encode())
-        by_index[index] = by_index.get(index, 0.0) + weight
-    return SparseVector(indices=list(by_index), values=list(by_index.values()))

@@ -94,6 +94,56 @@ def test_an_entity_of_most_documents_moves_no_document_that_says_more_of_the_que
     assert first(index, "medications", {"rare": 0.5}) == "words"
 
 
+def test_a_name_that_the_document_has_anyway_adds_little_in_a_long_question(linker: EntityLinker) -> None:
+    """An entity that is a small part of the question adds nothing to the words of its name: the document with a word
+    that is rarer comes first. One that names it otherwise gets what the words give.
+    """
+    tags = {"entity_ids": ["weight"], "entity_names": ["weight loss"]}
+    index = in_memory(
+        linker,
+        [
+            ("named", "The weight loss lasted.", tags),
+            ("again", "The weight loss did not last at all.", tags),
+            ("other", "They were slimmer.", tags),
+            ("rare", "The Desmond program ran.", {"entity_ids": []}),
+            *((f"{i}", "Nothing else.", {"entity_ids": []}) for i in range(36)),
+        ],
+    )
+    question = "Has the Desmond program really caused a substantial loss of weight in most participants"
+
+    assert first(index, question, {"weight": 1.4}) == "rare"
+    assert first(index, "What of weight loss?", {"weight": 1.4}) == "named"
+    found = index.search(question, dense=False, entity_ids={"weight": 1.4})
+    assert [one.document_id for one in found[:4]] == ["rare", "named", "again", "other"]
+
+
+def test_beside_dense_vectors_alone_an_entity_counts_no_more_than_it_tells(linker: EntityLinker) -> None:
+    """An entity of most documents leaves the nearest document first; one that few have brings its own forward."""
+    from qdrant_client import QdrantClient
+
+    place = {"far": 1.0, "middle": 0.5}
+    index = EntityIndex(
+        QdrantClient(":memory:"),
+        "documents",
+        linker,
+        embed=lambda texts: [[1.0, place.get(text.split()[0], 0.0)] for text in texts],
+        dim=2,
+    )
+    index.add(
+        [
+            ("near", "side effects of medications", {"entity_ids": []}),
+            ("middle", "middle of it", {"entity_ids": ["common", "rare"]}),
+            *((f"{i}", "far from it", {"entity_ids": ["common"]}) for i in range(9)),
+        ]
+    )
+
+    def best(**entity: float) -> str:
+        return index.search("effects of medications", sparse=False, entity_ids=entity)[0].document_id
+
+    assert best(common=1.0) == "near"
+    assert best(rare=2.0) == "middle"
+
+
 def test_documents_that_a_connector_tagged_are_found_by_their_tags(linker: EntityLinker) -> None:
     """The ids in a document's metadata are its entities: it is not linked again, and a surer mention comes first."""
     mentions = [{"entity_id": "nyt", "text": "paper", "probability": 0.6}]
