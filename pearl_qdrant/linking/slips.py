@@ -107,7 +107,8 @@ def _search(
 
 
 def _rows_of_words(words: Sequence[str]) -> list[tuple[UInt32Array, FloatArray]]:
-    return [(word_indices([word]), np.ones(1, np.float32)) for word in words]
+    one = np.ones(1, np.float32)
+    return [(index, one) for index in word_indices(words)[:, None]] if words else []
 
 
 def _may_be_slip(folded: str) -> bool:
@@ -182,7 +183,7 @@ def settled(targets: Sequence[SearchTarget], slips: Mapping[str, NamePoint]) -> 
         kb = target.collection.manifest.kb
         own = [mention for mention, point in slips.items() if point.kb == kb]
         if own:
-            queries = Queries.of(own)
+            queries = Queries.of(own, slips)
             names = [found[mention] for mention in own]
             set_string_scores(target.idf, queries, queries.ngrams(target.idf), names, Folded())
     return {mention: _scored(mention, name) for mention, (name,) in found.items()}
