@@ -139,18 +139,17 @@ def search_hybrid(
             raise ValueError(
                 f"n-gram rows must be finite and as many as vectors: {len(rows_of)} rows, {len(vectors)} vectors"
             )
-    searcher = _HybridSearcher(engine, limit, lexical_limit, own)
+    searcher, has_vector = _HybridSearcher(engine, limit, lexical_limit, own), vectors.any(axis=1).tolist()
 
     def search_batch(rows: range) -> list[list[ScoredName]]:
         is_alone = own is not None and engine.is_remote and len(rows) == 1
         mentions = [
-            _Mention(i, vectors[i] if vectors[i].any() else None, _row(lexical, i), _row(keys, i), is_alone)
-            for i in rows
+            _Mention(i, vectors[i] if has_vector[i] else None, _row(lexical, i), _row(keys, i), is_alone) for i in rows
         ]
         searcher.search(mentions)
         return [list(searcher.names(mention)) for mention in mentions]
 
-    n = engine.batch_mentions if vectors.any() else BATCH_QUERIES  # a search by vector takes longer
+    n = engine.batch_mentions if any(has_vector) else BATCH_QUERIES  # a search by vector takes longer
     batches = [range(start, min(start + n, len(vectors))) for start in range(0, len(vectors), n)]
     return list(chain.from_iterable(engine.map_batches(search_batch, batches)))
 

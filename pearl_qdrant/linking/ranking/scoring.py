@@ -494,7 +494,7 @@ def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
 
 def agrees_with_mention(features: npt.NDArray[np.float64]) -> bool:
     """Whether the judge takes the name of a candidate with these features for the mention's, or needs not be asked."""
-    return bool(features[JUDGE] >= AGREES or (not features[JUDGED].any() and is_near_spelling(features)))
+    return bool(features[JUDGE] >= AGREES or (is_near_spelling(features) and not features[JUDGED].any()))
 
 
 def decide(
