@@ -140,8 +140,14 @@ def search_hybrid(
                 f"n-gram rows must be finite and as many as vectors: {len(rows_of)} rows, {len(vectors)} vectors"
             )
     searcher, has_vector = _HybridSearcher(engine, limit, lexical_limit, own), vectors.any(axis=1).tolist()
+    is_lexical = own is None and not any(has_vector)  # no steps, and no scores
 
     def search_batch(rows: range) -> list[list[ScoredName]]:
+        if is_lexical:
+            asked = {i: NameQuery(lexical_limit, lexical=row) for i in rows if (row := _row(lexical, i)) is not None}
+            found = dict(zip(asked, run_best(engine, [*asked.values()]), strict=True))
+            by_id = (sorted(found.get(i, ()), key=point_order) for i in rows)
+            return [[ScoredName(engine.read(point.payload), None) for point in points] for points in by_id]
         is_alone = own is not None and engine.is_remote and len(rows) == 1
         mentions = [
             _Mention(i, vectors[i] if has_vector[i] else None, _row(lexical, i), _row(keys, i), is_alone) for i in rows
@@ -149,7 +155,7 @@ def search_hybrid(
         searcher.search(mentions)
         return [list(searcher.names(mention)) for mention in mentions]
 
-    n = engine.batch_mentions if any(has_vector) else BATCH_QUERIES  # a search by vector takes longer
+    n = BATCH_QUERIES if is_lexical else engine.batch_mentions
     batches = [range(start, min(start + n, len(vectors))) for start in range(0, len(vectors), n)]
     return list(chain.from_iterable(engine.map_batches(search_batch, batches)))
 
