@@ -20,7 +20,6 @@ sum of all probabilities is still the probability of NIL.
 
 from __future__ import annotations
 
-import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -308,7 +307,7 @@ def compare_names(
     of_nil = nil_features(of_mention, names, scorer)
     if not names:
         return Compared(mention, [], np.zeros((0, len(FEATURES))), of_nil, of_mention)
-    nearest = (*heapq.nlargest(2, ((name.closer or name).edit_similarity for name in names)), 0.0)[:2]
+    nearest = (*sorted([(name.closer or name).edit_similarity for name in names], reverse=True), 0.0)[:2]
     gaps = type_gaps(types)
 
     def features_of(some: Sequence[MatchedName]) -> npt.NDArray[np.float64]:
