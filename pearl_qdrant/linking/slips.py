@@ -104,7 +104,7 @@ def _search(
 
 
 def _rows_of_words(words: Sequence[str]) -> SparseRows:
-    return equal_rows(word_indices(words)[:, None] if words else [])
+    return equal_rows([*word_indices(words)[:, None]] if words else [])
 
 
 def _may_be_slip(folded: str) -> bool:

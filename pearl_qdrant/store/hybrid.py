@@ -20,7 +20,7 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -139,7 +139,8 @@ def search_hybrid(
             raise ValueError(
                 f"n-gram rows must be finite and as many as vectors: {len(rows_of)} rows, {len(vectors)} vectors"
             )
-    searcher, has_vector = _HybridSearcher(engine, limit, lexical_limit, own), vectors.any(axis=1).tolist()
+    searcher = _HybridSearcher(engine, limit, lexical_limit, own)
+    has_vector = cast("list[bool]", vectors.any(axis=1).tolist())
     is_lexical = own is None and not any(has_vector)  # no steps, and no scores
 
     def search_batch(rows: range) -> list[list[ScoredName]]:
