@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from ingest.base.reader import Hashes, HashSet, Reader, RowStore, ScanResult
@@ -540,4 +541,4 @@ class Inventory:
 
 def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
     """A point with the stored predictions of the type head, which depend on the name alone."""
-    return replace(point, **{name: getattr(stored, name) for name in PredictedType._fields})
+    return msgspec.structs.replace(point, **{name: getattr(stored, name) for name in PredictedType._fields})

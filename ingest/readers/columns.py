@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any
@@ -43,7 +43,7 @@ from ingest.readers.headers import (
 from pearl_qdrant.errors import FormatError
 from pearl_qdrant.store.schema import FILTER_FIELD, NamePoint
 
-RESERVED = frozenset(f.name for f in fields(NamePoint)) | {"id", FILTER_FIELD}
+RESERVED = frozenset(NamePoint.__struct_fields__) | {"id", FILTER_FIELD}
 """Names that an extra column must not have in the payload."""
 
 MAX_COLUMNS = 4_096  # Columns of a table. The time for each row grows with them.

@@ -32,14 +32,23 @@ Source of the idea: Li, Deng, Wang and Feng 2011, "PASS-JOIN: a partition-based 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import blake2b
 from string import ascii_lowercase
 from zlib import crc32
 
 import numpy as np
 
-from pearl_qdrant.lexical.ngrams import FloatArray, SparseRows, UInt32Array, fold_name, folded_rows, with_latin
+from pearl_qdrant.lexical.ngrams import (
+    FloatArray,
+    SparseRows,
+    UInt32Array,
+    equal_rows,
+    fold_name,
+    folded_rows,
+    merge_rows,
+    with_latin,
+)
 from pearl_qdrant.lexical.words import SMALL_WORDS, variant_words
 
 PART_BUCKETS = 1 << 20  # different features of parts
@@ -83,9 +92,7 @@ def part_rows(names: Sequence[str], spellings: Sequence[str]) -> SparseRows:
     and very long names have no parts.
     """
     found = [sorted(_of_name(of) | _of_initials(name)) for name, of in zip(names, spellings, strict=True)]
-    indices = np.array([one for parts in found for one in parts], np.uint32)
-    offsets = np.concatenate(([0], np.cumsum([len(parts) for parts in found], dtype=np.int64))).astype(np.int64)
-    return SparseRows(indices, np.full(len(indices), PART_WEIGHT, np.float32), offsets)
+    return equal_rows(found, PART_WEIGHT)
 
 
 def _of_name(key: str) -> set[int]:
@@ -191,19 +198,12 @@ def stored_rows(names: Sequence[str]) -> SparseRows:
     keys = [name_keys(name) for name in folded]
     # Keys come first: where the hash of a key is that of an n-gram of the same name, the key's value stays.
     ngrams = folded_rows([with_latin(name) for name in folded])
-    tables = (key_rows(keys, WEIGHTS), ngrams, part_rows(folded, [spelling for spelling, _, _ in keys]))
-    owners = [np.repeat(np.arange(len(rows)), np.diff(rows.offsets)) for rows in tables]
-    packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, tables, strict=True)]
-    unique, first = np.unique(np.concatenate(packed), return_index=True)
-    values = np.concatenate([rows.values for rows in tables])[first]
-    counts = np.bincount(unique >> 32, minlength=len(names))
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values.astype(np.float32), offsets)
+    return merge_rows((key_rows(keys, WEIGHTS), ngrams, part_rows(folded, [spelling for spelling, _, _ in keys])))
 
 
 def spelling_features(spellings: Collection[str]) -> UInt32Array:
     """The features of n spelling keys, as names have them, (n,)."""
-    return np.frombuffer(b"".join([_digest(0, spelling) for spelling in spellings]), "<u4").astype(np.uint32)
+    return np.frombuffer(b"".join(_digests(0, spellings)), "<u4").astype(np.uint32)
 
 
 _HASHES = tuple(blake2b(digest_size=4, person=b"key%d" % kind) for kind in range(len(WEIGHTS)))
@@ -211,13 +211,16 @@ _HASHES = tuple(blake2b(digest_size=4, person=b"key%d" % kind) for kind in range
 
 def _hash(kind: int, key: str) -> int:
     """32 bits of a key; the same in every process and release."""
-    return int.from_bytes(_digest(kind, key), "little")
+    return int.from_bytes(_digests(kind, [key])[0], "little")
 
 
-def _digest(kind: int, key: str) -> bytes:
-    digest = _HASHES[kind].copy()  # half the time of making it
-    digest.update(key.encode("utf-8", "surrogatepass"))
-    return digest.digest()
+def _digests(kind: int, keys: Iterable[str]) -> list[bytes]:
+    new, found = _HASHES[kind].copy, []  # copied in half the time of making it
+    for key in keys:  # hundreds, where a mention is short
+        digest = new()
+        digest.update(key.encode("utf-8", "surrogatepass"))
+        found.append(digest.digest())
+    return found
 
 
 _SOUNDS = str.maketrans(
@@ -264,18 +267,17 @@ def slip_features(folded: str, *, is_short: bool = False) -> tuple[UInt32Array, 
         others = {spelling[:i] + spelling[i + 1 :] for i in range(1, n)} if n > _SEARCHED.start else set()
         others |= {spelling[:i] + c + spelling[i:] for i in range(n + 1) for c in ascii_lowercase}
         keys = np.append(keys, np.array([_feature(f"={one}") for one in others], np.uint32))
-    return _with_parts(keys, mention_parts(spelling))
-
-
-def near_features(spelling: str) -> tuple[UInt32Array, FloatArray]:
-    """Features of the names that are one edit from a spelling key which is not short; `slip_features` has more."""
-    return _with_parts(spelling_features(_swaps(spelling)), mention_parts(spelling, 1))
-
-
-def _with_parts(keys: UInt32Array, parts: Collection[int]) -> tuple[UInt32Array, FloatArray]:
-    """Indices, ascending, and values of keys and parts; where a key is also the feature of a part, its value counts."""
-    indices, first = np.unique(np.append(keys, np.array([*parts], np.uint32)), return_index=True)
+    # Where a key is also the feature of a part, its value counts.
+    indices, first = np.unique(np.append(keys, np.array([*mention_parts(spelling)], np.uint32)), return_index=True)
     return indices, np.where(first < len(keys), KEY_WEIGHT, PART_WEIGHT).astype(np.float32)
+
+
+def near_rows(spellings: Sequence[str]) -> SparseRows:
+    """Features of the names that are one edit from each spelling key, which are not short; `slip_features` has more."""
+    swaps, parts = [_swaps(one) for one in spellings], [[*mention_parts(one, 1)] for one in spellings]
+    indices = spelling_features([one for of_key in swaps for one in of_key])
+    keys = SparseRows(indices, np.full(len(indices), KEY_WEIGHT, np.float32), np.cumsum([0, *map(len, swaps)]))
+    return merge_rows((keys, equal_rows(parts, PART_WEIGHT)))
 
 
 def _swaps(spelling: str) -> set[str]:

@@ -30,7 +30,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,7 @@ _CONFUSED = {0x01: 0x02, 0x08: 0x07, 0x0A: 0x09, 0x40: 0x3F, 0x42: 0x41}
 _LETTERS |= {block + a: block + b for block in range(0x900, 0xD80, 0x80) for a, b in _CONFUSED.items()}
 
 _ROMAN = {name: str(i) for i, name in enumerate("ii iii iv v vi vii viii ix x xi xii xiii xiv xv xvi".split(), start=2)}
+_ROMAN_OR_I = frozenset(("i", *_ROMAN))
 _AMBIGUOUS = frozenset(("v", "x"))  # letters, unless the word before announces a number
 _ROMAN_AFTER = frozenset(
     "type stage class grade phase group part volume chapter factor war ww level category generation mark".split()
@@ -123,11 +124,22 @@ def join_rows(tables: Sequence[SparseRows]) -> SparseRows:
     )
 
 
-def sparse_rows(rows: Sequence[tuple[UInt32Array, FloatArray]]) -> SparseRows:
-    """Indices and values of n rows in one table."""
-    offsets = np.cumsum([0, *(len(indices) for indices, _ in rows)], dtype=np.int64)
-    indices = np.concatenate([np.empty(0, np.uint32), *(indices for indices, _ in rows)])
-    return SparseRows(indices, np.concatenate([np.empty(0, np.float32), *(values for _, values in rows)]), offsets)
+def equal_rows(features: Sequence[Sequence[int] | UInt32Array], value: float = 1.0) -> SparseRows:
+    """Rows of some features each, all with one value; ascending where these are."""
+    offsets = np.cumsum([0, *map(len, features)], dtype=np.int64)
+    indices = np.fromiter(chain.from_iterable(features), np.uint32, int(offsets[-1]))
+    return SparseRows(indices, np.full(len(indices), value, np.float32), offsets)
+
+
+def merge_rows(tables: Sequence[SparseRows]) -> SparseRows:
+    """The features of n rows of all tables as one, ascending; where two have the same feature, that of the first."""
+    n = len(tables[0])
+    owners = [np.repeat(np.arange(n), np.diff(rows.offsets)) for rows in tables]
+    packed = [owner << 32 | rows.indices.astype(np.int64) for owner, rows in zip(owners, tables, strict=True)]
+    unique, first = np.unique(np.concatenate(packed), return_index=True)
+    values = np.concatenate([rows.values for rows in tables])[first]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(unique >> 32, minlength=n))))
+    return SparseRows((unique & 0xFFFFFFFF).astype(np.uint32), values.astype(np.float32), offsets)
 
 
 def fold_name(name: str) -> str:
@@ -140,7 +152,12 @@ def fold_name(name: str) -> str:
     plus", "CD4- T cell" is "cd 4 minus t cell"). A legal form at the end loses its dots ("S.p.A." is "spa"). A name
     without letters and digits gives "".
     """
-    return " ".join(_words(name))
+    words = _words(name)
+    folded = " ".join(words)
+    has_zeros = "0" in folded and any(len(word) < 5 and word[0] == "0" for word in words)
+    if not has_zeros and _ROMAN_OR_I.isdisjoint(words):
+        return folded
+    return " ".join([_number(word, words[i - 1] if i else "") for i, word in enumerate(words)])
 
 
 _DOTTED = re.compile(r"(?<=[\w)] |\w,) ?((?:[a-z]\.){2,4})$", re.IGNORECASE)
@@ -149,20 +166,16 @@ _DOTTED_FORMS = frozenset("sa spa nv bv gmbh llc plc srl sarl sas".split())
 
 
 def _words(name: str) -> list[str]:
-    """The normalised words of a name; a fast path for ASCII, which most names are."""
+    """The words of a name, normalised but for numbers; fast paths for ASCII and letters alone, as most names are."""
     if name.endswith(".") and (found := _DOTTED.search(name)):
         letters = found[1].replace(".", "")
         name = f"{name[: found.start()]} {letters}" if letters.lower() in _DOTTED_FORMS else name
     if name.isascii():
         text = name.lower()
-        if "'" in text:
-            text = _POSSESSIVE.sub("", text)
-        words = _WORD.findall(_read_signs(text))
-    else:
-        words = _words_of_unicode(name)
-    if any(len(word) < 5 and (word in _ROMAN or word[0] == "0" or word == "i") for word in words):
-        words = [_number(word, words[i - 1] if i else "") for i, word in enumerate(words)]
-    return words
+        if text.replace(" ", "").isalpha():
+            return text.split()
+        return _WORD.findall(_read_signs(_POSSESSIVE.sub("", text)))
+    return _words_of_unicode(name)
 
 
 def _words_of_unicode(name: str) -> list[str]:
@@ -173,7 +186,10 @@ def _words_of_unicode(name: str) -> list[str]:
     text = unicodedata.normalize("NFKD", text)
     text = unicodedata.normalize("NFKD", text.casefold())  # case folding can create new composed characters
     has_letters = _MARKED.search(text) is not None
-    kept = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf") or (has_letters and _is_letter(c)))
+    category = unicodedata.category
+    kept = "".join(
+        [c for c in text if c < "\x80" or category(c) not in ("Mn", "Cf") or (has_letters and _is_letter(c))]
+    )
     kept = _SYMBOLS.sub(lambda found: found[0].translate(_GREEK_LETTERS), kept.translate(_LETTERS))
     kept = _read_signs(kept)
     if not has_letters:

@@ -20,8 +20,8 @@ from dataclasses import replace
 import numpy as np
 from rapidfuzz.distance import OSA
 
-from pearl_qdrant.lexical.keys import MAX_LETTERS, key_rows, name_keys, near_features, spelling_key
-from pearl_qdrant.lexical.ngrams import FloatArray, UInt32Array, fold_name, sparse_rows, word_indices
+from pearl_qdrant.lexical.keys import MAX_LETTERS, key_rows, name_keys, near_rows, spelling_key
+from pearl_qdrant.lexical.ngrams import SparseRows, equal_rows, fold_name, join_rows, word_indices
 from pearl_qdrant.lexical.words import exclude_each_other, is_odd
 from pearl_qdrant.linking.candidates import Folded, Queries, SearchTarget, set_string_scores
 from pearl_qdrant.linking.ranking.model import COLUMN, FEATURES, NIL_FEATURES, MatchedName, ScoredEntity, ScoredMention
@@ -54,7 +54,7 @@ def find_slips(
     if not asked:
         return {}
     keys, names = [spelling_key(folded[mention]) for mention in asked], Folded()
-    near = _search(targets, list(map(near_features, keys)), [N_NAMES] * len(asked), languages)
+    near = _search(targets, near_rows(keys), [N_NAMES] * len(asked), languages)
     slips: dict[str, tuple[NamePoint, list[str]]] = {}
     for mention, key, points in zip(asked, keys, near, strict=True):
         point = _only_near(key, points, names)
@@ -77,9 +77,8 @@ def look_up_alone(
     if not key:
         return [[] for _ in targets], None
     words = [word for word in dict.fromkeys(folded.split()) if is_odd(word)] if _may_be_slip(folded) else []
-    rows = [by_key.row(0), *([near_features(key)] if words else []), *_rows_of_words(words)]
-    limits = [n_by_key, N_NAMES, *[1] * len(words)][: len(rows)]
-    table = sparse_rows(rows)
+    table = join_rows([by_key, near_rows([key]), _rows_of_words(words)] if words else [by_key])
+    limits = [n_by_key, N_NAMES, *[1] * len(words)][: len(table)]
     found = [target.collection.search_lexical(table, limits, languages=languages) for target in targets]
     own = [of_target[0] for of_target in found]
     if not words or any(own):
@@ -92,22 +91,20 @@ def look_up_alone(
 
 def _search(
     targets: Sequence[SearchTarget],
-    rows: Sequence[tuple[UInt32Array, FloatArray]],
+    rows: SparseRows,
     limits: Sequence[int],
     languages: Sequence[str] = (),
 ) -> list[list[NamePoint]]:
     """Names of all collections for each row of features."""
-    table, found = sparse_rows(rows), [list[NamePoint]() for _ in rows]
-    for target in targets if rows else ():
-        for names, more in zip(
-            found, target.collection.search_lexical(table, limits, languages=languages), strict=True
-        ):
+    found = [list[NamePoint]() for _ in limits]
+    for target in targets if limits else ():
+        for names, more in zip(found, target.collection.search_lexical(rows, limits, languages=languages), strict=True):
             names += more
     return found
 
 
-def _rows_of_words(words: Sequence[str]) -> list[tuple[UInt32Array, FloatArray]]:
-    return [(word_indices([word]), np.ones(1, np.float32)) for word in words]
+def _rows_of_words(words: Sequence[str]) -> SparseRows:
+    return equal_rows([*word_indices(words)[:, None]] if words else [])
 
 
 def _may_be_slip(folded: str) -> bool:
@@ -184,7 +181,7 @@ def settled(targets: Sequence[SearchTarget], slips: Mapping[str, NamePoint]) -> 
         kb = target.collection.manifest.kb
         own = [mention for mention, point in slips.items() if point.kb == kb]
         if own:
-            queries = Queries.of(own)
+            queries = Queries.of(own, slips)
             names = [found[mention] for mention in own]
             set_string_scores(target.idf, queries, queries.ngrams(target.idf), names, Folded())
     return {mention: _scored(mention, name) for mention, (name,) in found.items()}

@@ -11,9 +11,9 @@ import math
 import struct
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any, Literal, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -76,9 +76,8 @@ def point_id(kb: str, entity_id: str, name: str) -> str:
     return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANTS[digits[16]]}{digits[17:20]}-{digits[20:32]}"
 
 
-@dataclass(frozen=True, slots=True)
-class NamePoint:
-    """The payload of one point: one name of one entity, of which most fields are those of `records.Entity`."""
+class _Payload(msgspec.Struct, frozen=True, gc=False):
+    """A payload as read back from the store, which another program may have written, without extra fields."""
 
     kb: str
     entity_id: str
@@ -94,7 +93,17 @@ class NamePoint:
     type_probability: float | None = None  # of `predicted_type` over the lexical classes, in [0, 1]
     popularity: float | None = None
     language: str | None = None  # of `name`, in lower case; None if the base states none
-    extra: Mapping[str, str] = field(default_factory=dict)  # further fields of the reader; never one of the names above
+
+
+class NamePoint(_Payload, frozen=True, gc=False):
+    """The payload of one point: one name of one entity, of which most fields are those of `records.Entity`.
+
+    A search reads dozens for each mention: this is made in a third of a frozen dataclass's time, and the garbage
+    collector does not visit it.
+    """
+
+    # further fields of the reader; never one of the names above
+    extra: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -144,16 +153,8 @@ class NamePoint:
         return cls(**msgspec.structs.asdict(parsed), extra=extra)
 
 
-_types = get_type_hints(NamePoint)
-_FIELDS: list[Any] = [
-    (one.name, _types[one.name]) if one.default is MISSING else (one.name, _types[one.name], one.default)
-    for one in fields(NamePoint)
-    if one.name != "extra"
-]
-# A payload as read back from the store, which another program may have written; and one without extra fields.
-_Payload = msgspec.defstruct("_Payload", _FIELDS, gc=False)
 _PlainPayload = msgspec.defstruct(
-    "_PlainPayload", [*_FIELDS, (FILTER_FIELD, Any, None)], forbid_unknown_fields=True, gc=False
+    "_PlainPayload", [(FILTER_FIELD, Any, None)], bases=(_Payload,), forbid_unknown_fields=True, frozen=True, gc=False
 )
 _read_plain = msgspec.json.Decoder(_PlainPayload).decode
 OWN_FIELDS = frozenset((*_Payload.__struct_fields__, FILTER_FIELD))  # keys of a payload that no further field may have
@@ -400,7 +401,7 @@ def is_same_point(first: NamePoint, second: NamePoint) -> bool:
         one, other = getattr(first, name), getattr(second, name)
         if one and math.isclose(one, other or 0.0, rel_tol=1e-12):
             alike[name] = one
-    return first == replace(second, **alike)
+    return first == msgspec.structs.replace(second, **alike)
 
 
 def names_of(entities: Iterable[Entity]) -> Iterator[tuple[Entity, str]]:

@@ -11,7 +11,7 @@ import uuid
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import msgspec
@@ -81,7 +81,7 @@ class Inventory:
 def digest_of(point: NamePoint) -> int:
     """Digest of what does not depend on the model: all but the predicted types."""
     popularity = None if point.popularity is None else float(f"{point.popularity:.{_DIGITS}g}")
-    plain = replace(point, **NO_TYPE._asdict(), popularity=popularity)
+    plain = msgspec.structs.replace(point, **NO_TYPE._asdict(), popularity=popularity)
     return int.from_bytes(blake2b(_encode(plain), digest_size=8).digest(), "big")
 
 
@@ -166,7 +166,7 @@ def _encoded(
 def retyped(points: Sequence[NamePoint], encoded: Encoded) -> list[NamePoint]:
     """Return n points with the types that another model predicts: none without probabilities or a vector."""
     kinds = predicted_types(encoded)
-    return [replace(point, **kind._asdict()) for point, kind in zip(points, kinds, strict=True)]
+    return [msgspec.structs.replace(point, **kind._asdict()) for point, kind in zip(points, kinds, strict=True)]
 
 
 def first_rows(collection: Collection, n: int) -> NameRows:

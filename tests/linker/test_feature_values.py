@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from pair_table import other_outcomes
@@ -219,7 +220,7 @@ def test_the_judge_reads_a_type_that_the_mention_states(
     mention: str, called: str, kinds: tuple[str, ...], read: str
 ) -> None:
     """What the base says of an entity and the mention too, the name need not have."""
-    point = replace(name(0, called=called).point, kb_types=kinds)
+    point = msgspec.structs.replace(name(0, called=called).point, kb_types=kinds)
     assert judged_name(string_features(mention), point) == read
 
 

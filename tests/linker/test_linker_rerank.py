@@ -8,7 +8,6 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from linker_base import fill
+from msgspec.structs import replace
 from scored_names import score_names
 from tiny_models import make_pearl
 

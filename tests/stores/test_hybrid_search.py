@@ -9,8 +9,8 @@ import pytest
 from scored_names import ngram_rows
 from store_cases import DIM, many, point, put, unit, yes
 
-from pearl_qdrant.lexical.keys import key_rows, name_keys, near_features, slip_features
-from pearl_qdrant.lexical.ngrams import fold_name, sparse_rows
+from pearl_qdrant.lexical.keys import key_rows, name_keys, near_rows, slip_features
+from pearl_qdrant.lexical.ngrams import fold_name, join_rows
 from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsNear, OwnNames, ScoredName, SlipQuery
@@ -77,10 +77,10 @@ def test_names_that_share_features_are_found_without_a_vector(collection: Collec
     """
     names = ["Winchester", "Winchcombe", "Manchester", "Aarhus", "Aarhus"]
     put(collection, *((point(str(i), name, language="en" if i else "de"), [1.0]) for i, name in enumerate(names)))
-    rows = [near_features("winchetser"), key_rows([name_keys("aarhus")]).row(0), near_features("nothing like it")]
+    rows = join_rows([near_rows(["winchetser"]), key_rows([name_keys("aarhus")]), near_rows(["nothing like it"])])
 
     def found(limits: list[int], **options: Any) -> list[list[str]]:
-        return [[one.name for one in some] for some in collection.search_lexical(sparse_rows(rows), limits, **options)]
+        return [[one.name for one in some] for some in collection.search_lexical(rows, limits, **options)]
 
     assert found([1, 2, 3]) == [["Winchester"], ["Aarhus", "Aarhus"], []]
     assert found([9, 1, 3]) == [["Winchester", "Winchcombe"], ["Aarhus"], []]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pearl_qdrant.errors import ManifestError
 from pearl_qdrant.store.schema import Manifest, NamePoint, point_id

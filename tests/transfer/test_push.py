@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from contextlib import closing
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
 from store_cases import many

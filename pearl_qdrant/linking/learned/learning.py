@@ -23,11 +23,13 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, cast
+
+from msgspec.structs import replace
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import FormatError, LearningError, StoreError

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pearl_qdrant.lexical.ngrams import fold_name, folded_rows, latin, sparse_rows, top_weighted_features, word_indices
+from pearl_qdrant.lexical.ngrams import equal_rows, fold_name, folded_rows, latin, top_weighted_features, word_indices
 from pearl_qdrant.lexical.words import other_spellings, without_legal_forms
 from pearl_qdrant.linking.candidates import QUERY_FEATURES, SearchTarget, names_sharing, word_frequencies
 from pearl_qdrant.linking.mention_detection.name_policy import LOOSE, NO_MATTER, has_words, is_like
@@ -92,7 +92,7 @@ class WordSearch:
                 rows = target.idf.weighted(top_weighted_features(weighted, QUERY_FEATURES))
             else:
                 of_words = [np.unique(word_indices([*words])) if words else _NO_WORDS for words in wanted]
-                rows = sparse_rows([(some, np.ones(len(some), np.float32)) for some in of_words])
+                rows = equal_rows(of_words)
             results = names_sharing(target.collection, rows, limit, types=self._types)
             for names, more in zip(found, results, strict=True):
                 names += [_Name(point, _folded_words(point.name)) for point in more]

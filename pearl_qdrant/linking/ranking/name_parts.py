@@ -42,6 +42,7 @@ class NameParts(NamedTuple):
     words: tuple[str, ...]  # folded words outside brackets, the part after a comma first where there is one
     normal: tuple[str, ...]  # the same words in their normal spelling and order, without small ones
     bracket: frozenset[str]  # folded words in brackets
+    numbers: frozenset[str]  # the numbers outside brackets, also a V or X at the end
 
 
 def name_parts(name: StringFeatures) -> NameParts:
@@ -63,17 +64,13 @@ def _name_parts(text: str, folded: str, content: tuple[str, ...]) -> NameParts:
         first, _, rest = outside.partition(",")
         inverted = tuple((fold_name(rest) + " " + fold_name(first)).split()[:MOST_WORDS])
         words = inverted if len(inverted) == len(words) else words
-    return NameParts(outside, folded, words, content[:MOST_WORDS], bracket)
+    numbers = numbers_of(f"{folded} {_FINAL_ROMAN.get(outside[-2:], '')}")
+    return NameParts(outside, folded, words, content[:MOST_WORDS], bracket, numbers)
 
 
 def numbers_of(folded: str) -> frozenset[str]:
     """The numbers of a folded text, Roman ones among them."""
     return frozenset([number.lstrip("0") or "0" for number in _DIGITS.findall(folded)])
-
-
-def numbers_outside(parts: NameParts) -> frozenset[str]:
-    """The numbers outside brackets, also a V or X at the end."""
-    return numbers_of(f"{parts.folded} {_FINAL_ROMAN.get(parts.outside[-2:], '')}")
 
 
 def codes_of(text: str) -> frozenset[str]:
@@ -87,7 +84,8 @@ def number_differs(mention: StringFeatures, name: StringFeatures) -> float:
     to other words: `A2 LT4`, `A4 LT2`.
     """
     a, b = name_parts(mention), name_parts(name)
-    if a.folded == b.folded or not ((ours := numbers_outside(a)) and (theirs := numbers_outside(b))):
+    ours, theirs = a.numbers, b.numbers
+    if a.folded == b.folded:
         return 0.0
     if ours <= theirs or theirs <= ours:
         return float(len(ours) > 1 and ours == theirs and _are_swapped(a.folded.split(), b.folded.split()))

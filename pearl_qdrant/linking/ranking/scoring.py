@@ -20,7 +20,6 @@ sum of all probabilities is still the probability of NIL.
 
 from __future__ import annotations
 
-import heapq
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -326,7 +325,7 @@ def compare_names(
     of_nil = nil_features(of_mention, names, scorer)
     if not names:
         return Compared(mention, [], np.zeros((0, len(FEATURES))), of_nil, of_mention)
-    nearest = (*heapq.nlargest(2, ((name.closer or name).edit_similarity for name in names)), 0.0)[:2]
+    nearest = (*sorted([(name.closer or name).edit_similarity for name in names], reverse=True), 0.0)[:2]
     gaps = type_gaps(types)
 
     def features_of(some: Sequence[MatchedName]) -> npt.NDArray[np.float64]:
@@ -531,7 +530,7 @@ def in_order(found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
 
 def agrees_with_mention(features: npt.NDArray[np.float64]) -> bool:
     """Whether the judge takes the name of a candidate with these features for the mention's, or needs not be asked."""
-    return bool(features[JUDGE] >= AGREES or (not features[JUDGED].any() and is_near_spelling(features)))
+    return bool(features[JUDGE] >= AGREES or (is_near_spelling(features) and not features[JUDGED].any()))
 
 
 def decide(

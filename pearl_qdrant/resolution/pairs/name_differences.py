@@ -26,7 +26,6 @@ from pearl_qdrant.linking.ranking.name_parts import (
     codes_of,
     name_parts,
     numbers_of,
-    numbers_outside,
 )
 from pearl_qdrant.linking.ranking.string_features import StringFeatures
 
@@ -88,12 +87,12 @@ _NONE: frozenset[str] = frozenset()
 @lru_cache(maxsize=100)
 def _parts(name: StringFeatures) -> _Parts:
     """Take a name apart."""
-    text, (outside, _, words, _, bracket) = name.text, (parts := name_parts(name))
+    text, (outside, _, words, _, bracket, numbers) = name.text, name_parts(name)
     has_digits = _DIGITS.search(text) is not None
     return _Parts(
         words,
         bracket,
-        numbers_outside(parts),
+        numbers,
         frozenset().union(*(numbers_of(word) for word in bracket)) if has_digits and bracket else _NONE,
         codes_of(outside) if has_digits else _NONE,
     )
