@@ -133,7 +133,9 @@ RULES: dict[str, tuple[tuple[str, str], ...]] = {
 WORDS: dict[str, str] = {
     # Numbers
     **{word: str(i) for i, word in enumerate("one two three four five six seven eight nine ten".split(), start=1)},
-    **dict(zip("eleven twelve".split(), ("11", "12"), strict=True)),
+    **{word: str(i) for i, word in enumerate("eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+                                             "nineteen twenty".split(), start=11)},
+    **{word: f"{i}0" for i, word in enumerate("thirty forty fifty sixty seventy eighty ninety".split(), start=3)},
     **dict(zip("first second third fourth fifth sixth seventh eighth ninth tenth".split(),
                "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th".split(), strict=True)),
     # Abbreviated words of names
@@ -157,7 +159,24 @@ _COMPILED = tuple((re.compile(a), b) for rules in RULES.values() for a, b in rul
 def variant_words(words: Sequence[str]) -> list[str]:
     """The normal forms of folded words, without `IGNORED` ones unless no other is left; `hepatitis A` ends in none."""
     found = [variant_word(word) for word in words if word not in IGNORED]
+    if not _TENS.isdisjoint(words):
+        found = _with_units(found, [word for word in words if word not in IGNORED])
     return [*found, "a"] if found and words[-1] == "a" else found or list(words)
+
+
+_TENS = frozenset(word for word, number in WORDS.items() if len(number) == 2 and number[-1] == "0" and number != "10")
+_UNITS = frozenset(word for word, number in WORDS.items() if re.fullmatch("[1-9](st|nd|rd|th)?", number))
+
+
+def _with_units(variants: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The normal forms of words, with tens and the unit behind them as one number: `forty-four` is 44."""
+    found: list[str] = []
+    for variant, word, before in zip(variants, words, ("", *words), strict=False):
+        if word in _UNITS and before in _TENS:
+            found[-1] = found[-1][0] + variant
+        else:
+            found.append(variant)
+    return found
 
 
 @lru_cache(maxsize=16_384)

@@ -1,7 +1,8 @@
 """Mentions with a joint: several names in a cell, or a name and its place.
 
     Munich; London          both are names of the base       NIL (several names), or each linked (`split`)
-    Munich / London         names of two entities            the same; `Finland/Suomi`, of one, as the whole is linked
+    Munich / London         names of two entities            the same
+    Finland (Suomi)         names of one entity alone        that entity; so are `Finland/Suomi` and `Suomi, Finland`
     Siemens; Bayer          each is surely linked alone      the same, for `;`, `|` and newlines
     Robertet, Grasse        a field of the base has Grasse   Robertet, with Grasse compared as a value of its row
     Paris, Texas            a name and a place around it     as the whole is linked
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.state import LinkerState
 
 _JOINT = re.compile(r"[;|,&/\n；、]|\s(?:and|und|et|y|e|\+|or|oder|ou|vs\.?|[-–—])\s")
+_BRACKET = re.compile(r"([^()\[\]]*\w[^()\[\]]*)[(\[]([^()\[\]]*\w[^()\[\]]*)[)\]]")
 _LISTING = re.compile(r"[;|\n；]")  # between the parts of a list, and seldom within a name
 _DASHES, _SLASH = frozenset("-–—"), "/"
 _SHORT = 3  # letters of a word from which it is no sign of a unit
@@ -74,7 +76,9 @@ def _unjoined(state: LinkerState, links: Iterable[Link], options: LinkOptions) -
 def _is_jointed(link: Link) -> bool:
     """Whether a mention may be several names, or a name and its place."""
     text: object = link.mention  # what is no text is NIL
-    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS or _JOINT.search(text) is None:
+    if not isinstance(text, str) or len(text) > _MOST_CHARACTERS:
+        return False
+    if _JOINT.search(text) is None and "(" not in text and "[" not in text:
         return False
     if link.rule in _SETTLED or not link.candidates or link.nil_reason is NilReason.NO_NAME:
         return False
@@ -223,8 +227,15 @@ def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) ->
     jointed = [i for i, link in enumerate(links) if _is_jointed(link)]
     whole = state.known_spellings([links[i].mention for i in jointed], n_keys=3)
     cuts = {i: _Cut.of(plain_mention(links[i].mention)) for i in jointed if links[i].mention not in whole}
+    twins = {i: [*map(str.strip, both.groups())] for i, cut in cuts.items() if (both := _BRACKET.fullmatch(cut.text))}
     cuts = {i: cut for i, cut in cuts.items() if 1 < len(cut.places) <= _MOST_PIECES}
-    known = state.points_spelled(list({run for cut in cuts.values() for run in cut.runs()})) if cuts else {}
+    runs = {run for cut in cuts.values() for run in cut.runs()}.union(*twins.values())
+    known = state.points_spelled(list(runs)) if runs else {}
+    twins |= {i: [cut.run(*one) for one in cut.names(known)] for i, cut in cuts.items() if i not in twins}
+    own = {i: part for i, parts in twins.items() if (part := _name_of_one(parts, known)) is not None}
+    for i, link in zip(own, state.links(own.values(), options), strict=True):
+        decided[i] = replace(link, mention=links[i].mention)
+        cuts.pop(i, None)
     for i, link in _in_places(state, {i: (links[i], cut) for i, cut in cuts.items()}, known, options).items():
         decided[i] = link
         del cuts[i]
@@ -236,6 +247,17 @@ def _decided(state: LinkerState, links: Sequence[Link], options: LinkOptions) ->
         found = tuple(links_of_cells(state, parts, options)) if options.split else ()
         decided[i] = replace(as_nil(links[i], NilReason.SEVERAL_NAMES), rule=None, parts=found)
     return decided
+
+
+def _name_of_one(parts: Sequence[str], known: Mapping[str, Sequence[NamePoint]]) -> str | None:
+    """The part that one entity alone has as its name, if the others are all names of it, too."""
+    if len(set(map(_key, parts))) < 2 or any(part not in known or is_no_name(part) for part in parts):
+        return None
+    entities = [{(point.kb, point.entity_id) for point in known[part]} for part in parts]
+    both = set.intersection(*entities)
+    return (
+        next((part for part, of in zip(parts, entities, strict=True) if of == both), None) if len(both) == 1 else None
+    )
 
 
 def _listed(state: LinkerState, cuts: Mapping[int, _Cut], options: LinkOptions) -> dict[int, list[str]]:

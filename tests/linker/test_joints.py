@@ -46,6 +46,34 @@ def test_a_list_of_names_is_nil_and_says_so(linker: EntityLinker, joint: str) ->
     assert "the option `split` links each" in explain_link(link, linker.calibration)[0]
 
 
+@pytest.mark.parametrize(
+    "mention, entity",
+    [
+        *(
+            ("Finland (Suomi)", "fi"),
+            ("Suomi (Finland)", "fi"),
+            ("UK [United Kingdom]", "uk"),
+            ("UK (united kingdom).", "uk"),
+        ),
+        *(("Suomi, Finland", "fi"), ("Finland - Suomi", "fi"), ("Suomi/Finland", "fi")),
+    ],
+)
+def test_two_names_of_one_entity_are_that_entity(linker: EntityLinker, mention: str, entity: str) -> None:
+    """As sure as one of them, whatever joins them."""
+    link = linker.link(mention)
+
+    assert (link.mention, link.entity_id, link.rule) == (mention, entity, "exact name")
+    assert link.probability == linker.link("Suomi").probability
+
+
+@pytest.mark.parametrize("mention", ["Oslo (Suomi)", "Oslo (sold)", "(Oslo) (Suomi)", "Finland (12)"])
+def test_a_bracket_with_another_thing_says_nothing_of_it(linker: EntityLinker, mention: str) -> None:
+    """A name of another entity or no name in brackets leaves the whole to be linked as it is."""
+    link = linker.link(mention)
+
+    assert (link.rule, link.nil_reason is NilReason.SEVERAL_NAMES) == (None, False)
+
+
 def test_a_list_is_split_when_asked(linker: EntityLinker) -> None:
     """`split` links each name of a list; names that have a joint themselves, and places behind a name, stay whole.
     Parts that the base lacks, a region, one name twice, numbers and signs alone make no list.

@@ -172,7 +172,7 @@ class RankingModel:
         if not len(logits):
             return float(nil_features @ self.nil_features)  # nothing to compare with
         first = features[int(logits.argmax())]
-        decided = float(first @ self.decision) - float(nil_features @ self.nil_features)
+        decided = float(first @ self.decision) - float(nil_features @ self.nil_features) - part_doubt(first)
         if self.forest is not None:
             decided += float(self.forest.logits(decision_rows(first[None], nil_features[None]))[0])
         return log_sum_exp(logits) - decided
@@ -190,6 +190,8 @@ class RankingModel:
         coefficients = np.concatenate([self.decision, -self.nil_features])
         for i in np.flatnonzero(coefficients * row).tolist():
             found[DECISION_FEATURES[i]] = found.get(DECISION_FEATURES[i], 0.0) + float(coefficients[i] * row[i])
+        if doubt := part_doubt(first):
+            found["judge_doubts"] = found.get("judge_doubts", 0.0) - doubt
         if not first[JUDGED].any():
             found["bias"] += sum(found.pop(name, 0.0) for name in (*FEATURES[JUDGED], "judge_margin"))
         return found
@@ -203,6 +205,20 @@ class RankingModel:
         nil_features = all_margins(nil_features, logits, features)
         rows = zip(logits, features, nil_features, strict=True)
         return np.array([self.nil_logit(row[row > -np.inf], of[row > -np.inf], nil) for row, of, nil in rows])
+
+
+PART_DOUBT = 1.0
+"""Logits that a part of a name loses where the judge takes both for two things: `skin` is no skin flap. Of 440 such
+mentions of 95 sets 56 % were right at 0.73, alike in sets that the trees saw and in those that they did not."""
+
+
+def part_doubt(first: npt.NDArray[np.floating[Any]]) -> float:
+    """What the logit loses that a candidate with these features, (len(FEATURES),), is right (`PART_DOUBT`)."""
+    is_part = first[_MENTION_WORDS] == 1.0 and first[_NAME_WORDS] < 1.0
+    return PART_DOUBT if is_part and first[JUDGE] < -1.0 else 0.0
+
+
+_MENTION_WORDS, _NAME_WORDS = COLUMN["mention_words"], COLUMN["name_words"]
 
 
 def log_sum_exp(logits: FloatArray) -> float:
