@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from linker_base import linker_over
 from pair_table import linked, other_outcomes
 
@@ -9,10 +10,11 @@ from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.encoder.protocol import Encoder
 
 SQUARES = ("Kerkplein (Begijnendijk)", "Kerkplein (Betekom)", "Kerkplein (Aarschot)")
+HARBOURS = ("Altmouth, Shale County", "Altmouth (Northshire)", "Altmouth, Port of")
 
 
 PERSONS = ("Julian Ferrer", "Katherine Heigl", "Randy Jackson", "Wim Wenders")
-THINGS = ("Scary Movie", "Rocky", "Louvre Museum", "Ohio", *SQUARES)
+THINGS = ("Scary Movie", "Rocky", "Louvre Museum", "Ohio", *SQUARES, *HARBOURS)
 OTHERS = [f"{word} {kind}" for word in ("Amber", "Cedar", "Falcon", "Linden") for kind in ("Records", "River", "Act")]
 """Names that are like nothing asked for."""
 
@@ -31,12 +33,17 @@ def test_another_family_name_number_or_word_is_another_thing(linker: EntityLinke
     assert other_outcomes(__file__, "small base", linked(linker)) == []
 
 
-def test_names_alike_but_for_brackets_are_namesakes(linker: EntityLinker) -> None:
-    """The mention does not say which; the vectors differ by what is in brackets alone."""
-    link = linker.link("Kerkplein")
+@pytest.mark.parametrize("mention, names", [("Kerkplein", SQUARES), ("Altmouth", HARBOURS)])
+def test_names_alike_but_for_brackets_are_namesakes(linker: EntityLinker, mention: str, names: tuple[str, ...]) -> None:
+    """The mention does not say which; the vectors differ by what is in brackets, or behind a comma, alone."""
+    link = linker.link(mention)
 
     assert link.nil_reason is NilReason.AMBIGUOUS
-    assert sorted(one.entity_id for one in link.candidates if one.tie) == sorted(SQUARES)
+    assert sorted(one.entity_id for one in link.candidates if one.tie) == sorted(names)
+
+
+def test_what_is_in_brackets_tells_names_apart(linker: EntityLinker) -> None:
+    """Where the mention says it."""
     assert linker.link("Kerkplein, Aarschot").candidates[0].entity_id == SQUARES[2]
 
 

@@ -216,10 +216,15 @@ def own_names(names: Sequence[MatchedName], mention: str, folded: str) -> list[i
 
 
 def of_one_core(names: Sequence[MatchedName], best: int, folded: str) -> list[int]:
-    """Rows of the names that are the mention with something in brackets, if the best one is: `Kerkplein (Aarschot)`."""
+    """Rows of the names that are the mention with something in brackets or behind a comma, if the best one is:
+    `Kerkplein (Aarschot)`, `Victoria, Seychelles`.
+    """
 
     def is_one(name: MatchedName) -> bool:
-        return "(" in name.point.name and string_features(name.point.name, name.folded).core == folded
+        text = name.point.name
+        if "(" in text:
+            return string_features(text, name.folded).core == folded
+        return "," in text and fold_name(text.partition(",")[0]) == folded
 
     return [i for i, name in enumerate(names) if is_one(name)] if is_one(names[best]) else []
 
