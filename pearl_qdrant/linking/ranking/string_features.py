@@ -22,8 +22,8 @@ from rapidfuzz.distance import OSA
 
 from pearl_qdrant.lexical.first_names import are_two_names
 from pearl_qdrant.lexical.keys import SKIPPED_WORDS, fits_initials, initials, spelling_key
-from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, rarest, variant_words
+from pearl_qdrant.lexical.ngrams import fold_name, latin
+from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, is_odd, rarest, variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
@@ -194,6 +194,19 @@ def is_probably_slip(mention: str, name: str) -> bool:
         return False
     shortest = min(len(mention), len(name))
     return distance == 1 or (distance == 2 and shortest >= TWO_EDIT_LETTERS)
+
+
+SYLLABIC = 1.5  # Latin letters for each character from which these are syllables or words: Han, Kana, Hangul
+
+
+def may_have_slips(of_mention: StringFeatures, name: str) -> bool:
+    """Whether the words that a mention has beside a folded name may be words with a slip: long, none that texts have
+    (`anterior` for `inferior`), and not of characters that are syllables or words, of which one is another one.
+    """
+    ours, _ = unshared(of_mention.folded.split(), name.split())
+    return all(
+        len(word) >= ONE_EDIT_LETTERS and is_odd(word) and len(latin(word)) < SYLLABIC * len(word) for word in ours
+    )
 
 
 def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> int:
