@@ -350,7 +350,7 @@ def score_compared(compared: Compared, link_query: LinkQuery, scorer: Scorer) ->
     if (added := _short_form_logits(names)) is None:
         return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query)
     before = log_sum_exp(logits) - nil_logit
-    logits, nil_logit = logits + added, nil_logit + shipped_short_forms().nil_logit(mention)
+    logits, nil_logit = logits + added, nil_logit + shipped_short_forms().nil_logit(mention, scorer.log_size)
     reasons[SHORT_FORM] = log_sum_exp(logits) - nil_logit - before
     return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query, added)
 

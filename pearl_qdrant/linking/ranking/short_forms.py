@@ -54,7 +54,7 @@ STEPS = (
     "part_number",
     "unlike",  # the name does not fit, beside others that do
 )
-_OF_NIL = ("bias", "length", "mixed")  # `length` in tens of letters, at most 1
+OF_NIL = ("bias", "length", "size", "mixed")  # tens of letters, at most 1; logarithm of the names over 10
 _MENTION = re.compile(r"(\S+)(?: (\d+|[A-Z]{1,3}))?")
 _LONGEST = 16  # letters and signs of a mention
 _LEAST, _CAPITALS = 3, 2  # letters, and capitals among those of its first word
@@ -116,19 +116,22 @@ class ShortFormModel:
     steps: Mapping[str, float]
     nil: Mapping[str, float]
 
-    def nil_logit(self, mention: str) -> float:
-        """What a mention adds to the logit of NIL where a candidate fits it."""
+    def nil_logit(self, mention: str, log_size: float) -> float:
+        """What a mention adds to the logit of NIL where a candidate fits it, in a base of so many names: three letters
+        fit some name of a large one by chance.
+        """
         short = short_form(mention)
-        return 0.0 if short is None else sum(self.nil[name] * value for name, value in nil_steps(short).items())
+        return 0.0 if short is None else sum(self.nil[name] * x for name, x in nil_steps(short, log_size).items())
 
     def score(self, steps: Steps) -> float:
         """What the steps of a way add to the logit of a name."""
         return sum(self.steps[step] * value for step, value in steps.items())
 
 
-def nil_steps(short: ShortForm) -> Steps:
-    """What a short form says for NIL, by name."""
-    return dict(zip(_OF_NIL, (1.0, min(len(short.symbols), 10) / 10, float(short.is_mixed)), strict=True))
+def nil_steps(short: ShortForm, log_size: float) -> Steps:
+    """What a short form says for NIL, by name; `log_size` is the natural logarithm of the number of names."""
+    values = (1.0, min(len(short.symbols), 10) / 10, log_size / 10, float(short.is_mixed))
+    return dict(zip(OF_NIL, values, strict=True))
 
 
 @lru_cache(maxsize=1)
