@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.linking.state import LinkerState
 
 _JOINT = re.compile(r"[;|,&/\n；、]|\s(?:and|und|et|y|e|\+|or|oder|ou|vs\.?|[-–—])\s")
-_BRACKET = re.compile(r"([^()\[\]]*\w[^()\[\]]*)[(\[]([^()\[\]]*\w[^()\[\]]*)[)\]]")
+_BRACKET = re.compile(r"([^()\[\]]+)[(\[]([^()\[\]]+)[)\]]")
 _LISTING = re.compile(r"[;|\n；]")  # between the parts of a list, and seldom within a name
 _DASHES, _SLASH = frozenset("-–—"), "/"
 _SHORT = 3  # letters of a word from which it is no sign of a unit
@@ -255,9 +255,8 @@ def _name_of_one(parts: Sequence[str], known: Mapping[str, Sequence[NamePoint]])
         return None
     entities = [{(point.kb, point.entity_id) for point in known[part]} for part in parts]
     both = set.intersection(*entities)
-    return (
-        next((part for part, of in zip(parts, entities, strict=True) if of == both), None) if len(both) == 1 else None
-    )
+    alone = [part for part, of in zip(parts, entities, strict=True) if of == both]
+    return alone[0] if alone and len(both) == 1 else None
 
 
 def _listed(state: LinkerState, cuts: Mapping[int, _Cut], options: LinkOptions) -> dict[int, list[str]]:

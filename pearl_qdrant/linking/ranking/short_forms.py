@@ -90,8 +90,8 @@ class ShortForm:
 
 def short_form(mention: str) -> ShortForm | None:
     """The letters of a cleaned mention, if it may be a short form."""
-    found = _MENTION.fullmatch(mention)
-    if found is None or len(mention) > _LONGEST or sum(map(str.isupper, found[1])) < _CAPITALS:
+    found = _MENTION.fullmatch(mention) if len(mention) <= _LONGEST else None
+    if found is None or sum(map(str.isupper, found[1])) < _CAPITALS:
         return None
     symbols: list[tuple[str, bool]] = []
     for of in re.findall(r"\d+|[^\W\d_]", mention):
