@@ -158,9 +158,10 @@ _COMPILED = tuple((re.compile(a), b) for rules in RULES.values() for a, b in rul
 
 def variant_words(words: Sequence[str]) -> list[str]:
     """The normal forms of folded words, without `IGNORED` ones unless no other is left; `hepatitis A` ends in none."""
-    found = [variant_word(word) for word in words if word not in IGNORED]
-    if not _TENS.isdisjoint(words):
-        found = _with_units(found, [word for word in words if word not in IGNORED])
+    kept = [word for word in words if word not in IGNORED]
+    found = [variant_word(word) for word in kept]
+    if not _TENS.isdisjoint(kept):
+        found = _with_units(found, kept)
     return [*found, "a"] if found and words[-1] == "a" else found or list(words)
 
 

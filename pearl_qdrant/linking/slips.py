@@ -150,15 +150,13 @@ def _slipped(mention: str, folded: str, name: str) -> list[str]:
         return []
     if min(len(one), len(other)) < 3 or not other.isalpha() or exclude_each_other(one, other):
         return []
-    is_code = not mention.isupper() and any(
-        one in fold_name(word).split() and _is_code(word) for word in mention.split()
-    )
-    return [] if is_code else ours
+    return [] if _is_code(one, mention) else ours
 
 
-def _is_code(word: str) -> bool:
-    """Whether a word as it is written has several capitals: `RCOK`, `IIb`."""
-    return sum(map(str.isupper, word)) > 1
+def _is_code(word: str, mention: str) -> bool:
+    """Whether a folded word has several capitals in a mention that has small letters, too: `type IIb fibre`."""
+    written = (text for text in mention.split() if word in fold_name(text).split())
+    return not mention.isupper() and any(sum(map(str.isupper, text)) > 1 for text in written)
 
 
 def _is_joined(word: str, first: str, *others: str) -> bool:

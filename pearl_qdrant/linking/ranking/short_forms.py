@@ -90,12 +90,19 @@ class ShortForm:
 
 def short_form(mention: str) -> ShortForm | None:
     """The letters of a cleaned mention, if it may be a short form."""
-    found = _MENTION.fullmatch(mention) if len(mention) <= _LONGEST else None
+    return _short_form(mention) if len(mention) <= _LONGEST else None
+
+
+@lru_cache(maxsize=1000)  # each part of a search asks
+def _short_form(mention: str) -> ShortForm | None:
+    found = _MENTION.fullmatch(mention)
     if found is None or sum(map(str.isupper, found[1])) < _CAPITALS:
         return None
     symbols: list[tuple[str, bool]] = []
     for of in re.findall(r"\d+|[^\W\d_]", mention):
-        symbols += [(of.lstrip("0") or "0", False)] if of.isdigit() else [(c, of.isupper()) for c in fold_name(of)]
+        symbols += (
+            [(of.lstrip("0") or "0", False)] if of.isdigit() else [(c, of.isupper()) for c in fold_name(of) if c != " "]
+        )
     letters = [is_capital for symbol, is_capital in symbols if symbol.isalpha()]
     if len(letters) < _LEAST:
         return None
