@@ -42,6 +42,13 @@ def test_names_alike_but_for_brackets_are_namesakes(linker: EntityLinker, mentio
     assert sorted(one.entity_id for one in link.candidates if one.tie) == sorted(names)
 
 
+@pytest.mark.parametrize("name", ["Louvre Museum", "Scary Movie", "Wim Wenders", "Amber Records"])
+def test_a_name_with_common_words_behind_it_is_another_thing(linker: EntityLinker, name: str) -> None:
+    """Where the judge takes both for two things."""
+    for mention in (f"{name} lawsuit", f"{name} competitor"):
+        assert linker.link(mention).entity_id is None, mention
+
+
 def test_what_is_in_brackets_tells_names_apart(linker: EntityLinker) -> None:
     """Where the mention says it."""
     assert linker.link("Kerkplein, Aarschot").candidates[0].entity_id == SQUARES[2]

@@ -55,6 +55,7 @@ from pearl_qdrant.linking.ranking.string_features import (
     FAR,
     UNCHANGED,
     StringFeatures,
+    has_common_end,
     is_acronym,
     is_misread,
     may_have_slips,
@@ -177,9 +178,10 @@ MOST_UNJUDGED = 0.949
 """The highest probability without an exact name, an id, something learned or the judge's agreement: below it other
 features alone are sure of names that the judge has not seen or takes for two things."""
 
-MOST_SHORT_FORM = 0.9
-"""The highest probability of a name that the letters of a short form speak for: of 122 that were more probable in sets
-that their weights had not seen 88 % were right."""
+MOST_SHORT_FORM = 0.9  # of a name that the letters of a short form speak for: of 122 above it 88 % held
+
+END_DOUBTS = 2.0
+"""What a name with common words behind it loses where the judge is below minus this: of 29 links 55 % held."""
 
 NEAR_SPELLING, NEAR_LEAD, SURE_UNJUDGED = 0.8, 0.1, 0.95
 """`edit_similarity`, `edit_margin` and probability without the judge from which a mention is its first candidate with a
@@ -346,7 +348,11 @@ def score_compared(compared: Compared, link_query: LinkQuery, scorer: Scorer) ->
     logits = features @ scorer.model.features
     of_nil = with_margins(compared.nil_features, logits, features)
     nil_logit = scorer.model.nil_logit(logits, features, of_nil)
-    reasons = scorer.model.reasons(features[int(logits.argmax())], of_nil)
+    first = int(logits.argmax())
+    reasons = scorer.model.reasons(features[first], of_nil)
+    if features[first, JUDGE] < -END_DOUBTS and has_common_end(compared.of_mention, names[first].folded or ""):
+        nil_logit += END_DOUBTS
+        reasons["judge_doubts"] = reasons.get("judge_doubts", 0.0) - END_DOUBTS
     if (added := _short_form_logits(names)) is None:
         return _in_order_of_rules(compared, logits, nil_logit, of_nil, reasons, link_query)
     before = log_sum_exp(logits) - nil_logit

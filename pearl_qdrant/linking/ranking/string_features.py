@@ -23,7 +23,7 @@ from rapidfuzz.distance import OSA
 from pearl_qdrant.lexical.first_names import are_two_names
 from pearl_qdrant.lexical.keys import SKIPPED_WORDS, fits_initials, initials, spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name, latin
-from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, is_odd, rarest, variant_words
+from pearl_qdrant.lexical.words import SMALL_WORDS, exclude_each_other, is_common, is_odd, rarest, variant_words
 
 _BRACKETS = re.compile(r"(?<!\s)\s*[(\[][^()\[\]]*[)\]]")  # the lookbehind avoids quadratic time in a run of spaces
 
@@ -207,6 +207,12 @@ def may_have_slips(of_mention: StringFeatures, name: str) -> bool:
     return all(
         len(word) >= ONE_EDIT_LETTERS and is_odd(word) and len(latin(word)) < SYLLABIC * len(word) for word in ours
     )
+
+
+def has_common_end(of_mention: StringFeatures, name: str) -> bool:
+    """Whether a mention is a folded name with common words behind it: `Acme Corp competitor`."""
+    words, own = of_mention.folded.split(), name.split()
+    return len(words) > len(own) > 0 and words[: len(own)] == own and all(map(is_common, words[len(own) :]))
 
 
 def slips(mention: StringFeatures, name: StringFeatures, similarity: float) -> int:
