@@ -9,6 +9,7 @@ Then: pearl-qdrant train judge MODEL FILE JUDGE --wordnet FOLDER
     wordnet     noun synsets of WordNet 3.0 (Debian: wordnet-base)
     world       territories, cities, languages, emoji in many languages (`multilingual.names`; the extra `names`)
     dict        words and their translations, dictionaries of FreeDict (Debian: dict-freedict-*, in /usr/share/dictd)
+    phrases     what free programs show in many languages, short descriptions of Debian's packages (`multilingual.phrases`)
     given       the mentions of --data's real/ with the candidates that `linking_model.py` found in its --work
 
 Only entities of the training splits count, without any name of the others, and no name that a measured set asks (real/,
@@ -33,6 +34,7 @@ import numpy as np
 from linking_bases import JUDGE_FOLDS, judge_folds
 from mini_en.examples import held_out_strings
 from multilingual.names import held_out_names, read_entities
+from multilingual.phrases import PACKAGES, read_phrases, some_names
 from recipe_tables import exact_synonyms, read_tsv
 
 from pearl_qdrant.cells import split_list
@@ -47,10 +49,11 @@ from training.judge.examples import write_examples
 LONGEST = 80  # characters of a name
 QUERIES, NEAR = 14_000, 10
 """Names of a pool whose near names are searched, and how many are kept."""
-POOLS = {"general": 3, "world": 2, "dict": 4}
+POOLS = {"general": 3, "world": 2, "dict": 4, "phrases": 6}
 """Pools that a source is divided into; one for the others."""
-MOST = {"general": 85_000, "bio": 7_000, "wordnet": 22_000, "world": 9_000, "dict": 2_200}
-"""Entities of a source, those with several names first; of each ontology and each dictionary."""
+MOST = {"general": 85_000, "bio": 7_000, "wordnet": 22_000, "world": 9_000, "dict": 2_200, "phrases": 30_000}
+"""Entities of a source, those with several names first; of each ontology and each dictionary, and of phrases of programs
+and of packages."""
 PAIRS = (
     "ara ces deu ell fra hin hrv hun ita lat lit nld pol por rus spa swe tur".split(),
     "fra ita lat nld por slk spa".split(),
@@ -170,7 +173,9 @@ def _plain(text: str) -> str:
     return re.sub(r"(?<=\D) \d$", "", words)
 
 
-def all_entities(data: Path, wordnet: Path, dictionaries: Path, *, every_dictionary: bool = False) -> Iterator[Named]:
+def all_entities(
+    data: Path, wordnet: Path, dictionaries: Path, translations: Path | None, *, every_dictionary: bool = False
+) -> Iterator[Named]:
     """The entities of all sources, with the dictionaries of `PAIRS` or every one."""
     synsets = [one for one in read_synsets(wordnet) if one.lexical_class == "NP"]
     nouns = frozenset(name for synset in synsets for name in synset.names if name.islower())
@@ -182,6 +187,10 @@ def all_entities(data: Path, wordnet: Path, dictionaries: Path, *, every_diction
             others = list(entity.names)
             rng.shuffle(others)
             yield Named("world", "", [entity.name, *others[:8]])
+    for program, phrases in () if translations is None else read_phrases(translations):
+        if is_for_training(name_key(phrases["en"])):
+            part = "packages" if program == PACKAGES else "programs"
+            yield Named("phrases", part, some_names(phrases, rng))
     stems = [*(f"eng-{code}" for code in PAIRS[0]), *(f"{code}-eng" for code in PAIRS[1])]
     if every_dictionary:
         stems = [path.stem.removeprefix("freedict-") for path in sorted(dictionaries.glob("freedict-*.index"))]
@@ -261,16 +270,25 @@ def given(work: Path, fold: int | None) -> Iterator[dict[str, object]]:
 @click.option("--data", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--wordnet", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--dictionaries", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--translations", type=click.Path(path_type=Path, exists=True), help="Folder of `multilingual.phrases`.")
 @click.option("--work", type=click.Path(path_type=Path), help="Folder of linking_model.py, for given mentions.")
 @click.option("--fold", type=click.IntRange(0, JUDGE_FOLDS - 1), help="Leave the given sets of this fold out.")
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-def main(data: Path, wordnet: Path, dictionaries: Path, work: Path | None, fold: int | None, out: Path) -> None:
+def main(
+    data: Path,
+    wordnet: Path,
+    dictionaries: Path,
+    translations: Path | None,
+    work: Path | None,
+    fold: int | None,
+    out: Path,
+) -> None:
     """Write the examples."""
     logging.basicConfig(level=logging.INFO)
     encoder, rng = load_encoder(), random.Random(3)
 
     def rows() -> Iterator[dict[str, object]]:
-        entities, aliases = all_entities(data, wordnet, dictionaries), held_out_aliases(data)
+        aliases, entities = held_out_aliases(data), all_entities(data, wordnet, dictionaries, translations)
         for name, some in pools(entities, held_out(data), aliases).items():
             found = list(with_near(some, encoder, rng))
             _log.info("%s: %d of %d entities", name, len(found), len(some))

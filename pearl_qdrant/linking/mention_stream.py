@@ -32,7 +32,7 @@ from pearl_qdrant.linking.candidates import Exclude, find_by_name, find_candidat
 from pearl_qdrant.linking.collection_statistics import CollectionStatistics
 from pearl_qdrant.linking.mentions import clean_mention, find_by_ids, looks_like_id, take
 from pearl_qdrant.linking.options import LinkOptions
-from pearl_qdrant.linking.plain_mentions import plain_mention, without_number
+from pearl_qdrant.linking.plain_mentions import bare_mention, plain_mention
 from pearl_qdrant.linking.ranking.model import LinkQuery, RankingModel, ScoredMention, Scorer
 from pearl_qdrant.linking.ranking.reranker import Reranker, rerank
 from pearl_qdrant.linking.ranking.scoring import put_first
@@ -212,20 +212,20 @@ class MentionStream:
     def _clean(self, link_query: LinkQuery, batch: Sequence[str]) -> list[str]:
         """Cleaned mentions; of what is no name of the base as it stands the plain one (`plain_mentions`)."""
         cleaned = clean_all(batch)
-        plain, short = dict[str, str](), dict[str, str]()
+        plain, bare = dict[str, str](), dict[str, str]()
         for text in dict.fromkeys(cleaned):
             one = plain_mention(text)
             if one != text:
                 plain[text] = one
-            if (rest := without_number(one)) != one:
-                short[text] = rest
-        asked = list(dict.fromkeys((*plain, *short)))
+            if (rest := bare_mention(one)) != one:
+                bare[text] = rest
+        asked = list(dict.fromkeys((*plain, *bare)))
         if not asked:
             return cleaned
-        names, _ = self._find_own([*asked, *short.values()], replace(link_query, names_first=True))
+        names, _ = self._find_own([*asked, *bare.values()], replace(link_query, names_first=True))
         collections = [target.collection for target in self.statistics.targets().all]
         kept = {*names, *find_by_ids(collections, list(filter(looks_like_id, asked)), link_query.filter)}
-        plain |= {text: one for text, one in short.items() if one in names}
+        plain |= {text: one for text, one in bare.items() if one in names}
         return [text if text in kept else plain.get(text, text) for text in cleaned]
 
     def _prepare(self, link_query: LinkQuery, cleaned: Sequence[str], *, are_distinct: bool) -> _Prepared:

@@ -3,24 +3,27 @@
     marks of quotation        "insulin", „Insulin“, "insulin"@en
     a full stop at the end    insulin glargine.
     markup                    <b>insulin</b>, **insulin**, [[insulin]], [insulin](https://...), (insulin), B&amp;B
-    bullets                   - insulin, • insulin, 3) insulin, (a) insulin; `3. insulin` where `insulin` is a name
+    bullets                   - insulin, • insulin, 3) insulin, (a) insulin, 3. insulin
     signs at the end          insulin; insulin: insulin... insulin* insulin [1] insulin/ insulin (12%) insulin (?)
     trademarks, emoji         Lantus®, Lantus™
     how addresses write it    insulin_glargine, insulin%20glargine, #InsulinGlargine, https://.../wiki/Insulin_glargine
     amounts                   2 x insulin, insulin $12.99, insulin 12,345
     words around it           e.g. insulin, aka insulin, insulin etc., Banting et al.
+    who named a species       Panthera leo (Linnaeus, 1758), Quercus petraea (Matt.) Liebl.
 
-A mention that is a name of the base as it stands keeps all of it (`mention_stream`): `Yahoo!`, `1. FC Köln`.
+A mention that is a name of the base as it stands keeps all of it (`mention_stream`): `Yahoo!`, `1. FC Köln`. The number
+of a list and authors without a year go where a name of the base is left.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from html import unescape
 from urllib.parse import unquote
 
 from pearl_qdrant.lexical.ngrams import fold_name
-from pearl_qdrant.lexical.words import LEGAL_FORMS, is_common, is_word
+from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS, english_words, is_common, is_word
 
 _LONGEST = 500  # characters of a mention that patterns are tried on
 TITLES = frozenset("mr mrs ms miss dr prof sir madam mme herr frau señor señora".split())
@@ -31,7 +34,7 @@ _LAST_WORD = re.compile(r"(\S+?)[.。]$")
 _ABBREVIATED = re.compile(r"\w{2}\.\s")
 _LETTERS_OF_WORD = 5  # of a known word from which a full stop behind it abbreviates nothing: not `Wash.`, `Ill.`
 
-_IS_PLAIN = re.compile(r"(?!aka |\d+ ?x )[^\W_](?:[^\W_]|[ &'-]|,(?!\d))*[^\W_]", re.ASCII)
+_IS_PLAIN = re.compile(r"(?!aka |\d+ ?x )[^\W_](?:[^\W_]|[ &'-]|,(?! ?\d))*[^\W_](?<! \d{4})", re.ASCII)
 """Text of words alone, without anything to take off; most mentions are such."""
 
 _MARKUP = (
@@ -56,6 +59,16 @@ _AT_END = re.compile(
 _SYMBOLS = re.compile(
     r"\s?[™®©℠]|^[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]+\s*|\s*[\u2600-\u27bf\ufe0f\U0001f000-\U0001faff]+$"
 )
+_AUTHOR = r"(?:(?:[A-Z]\.[ -]?)*(?:d['’]|de |van |von |du |le |la )?[A-Z][^\W\d_'’-]+[\w'’-]*\.?|L\.)"
+_AUTHORS = rf"{_AUTHOR}(?:(?:, | ?& ?| et | and | ex | in ){_AUTHOR})*(?:,? (?:et al\.|f\.|fil\.))?"
+_SPECIES = (
+    r"(?P<name>[A-Z][^\W\d_A-Z]{2,}(?: \([A-Z][a-z]+\))?"
+    r"(?P<epithets>(?: (?:(?:subsp|ssp|var|f)\. )?[^\W\d_A-Z-]{3,}(?:-[^\W\d_A-Z]+)?)+)) "
+)
+_WITH_YEAR = re.compile(rf"{_SPECIES}(?P<authors>\({_AUTHORS},? \d{{4}}\)|{_AUTHORS},? \d{{4}})")
+_ABBREVIATED_AUTHORS = re.compile(rf"{_SPECIES}(?P<authors>(?:\({_AUTHORS}\) ?)?{_AUTHORS}(?<=\.))")
+"""A name of two words or more with those who gave it: with a year (zoology) or abbreviated (botany). Sources: ICZN,
+article 51; ICN, article 46."""
 _NUMBERED = re.compile(r"\d{1,3}\.\s+(?=\w)")
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,5});")
@@ -70,7 +83,7 @@ def plain_mention(text: str) -> str:
     while not _IS_PLAIN.fullmatch(text):
         plain = unquoted(text)
         if len(plain) <= _LONGEST:
-            plain = _without_signs(_without_markup(plain))
+            plain = _without_authors(_without_signs(_without_markup(plain)))
         plain = _without_full_stop(plain)
         if plain == text or not any(map(str.isalnum, plain)):
             break
@@ -78,11 +91,12 @@ def plain_mention(text: str) -> str:
     return text
 
 
-def without_number(text: str) -> str:
-    """A plain mention without the number of a list before it, which may be a part of the name: `3. insulin`, but `1. FC
-    Köln`.
+def bare_mention(text: str) -> str:
+    """A plain mention without what may be a part of the name: the number of a list before it (`3. insulin`, but `1. FC
+    Köln`), or abbreviated authors of a species behind it (`Abies alba Mill.`, but `Acta medica Scand.`).
     """
-    return _NUMBERED.sub("", text, count=1) if _NUMBERED.match(text) else text
+    bare = _NUMBERED.sub("", text, count=1) if _NUMBERED.match(text) else text
+    return bare if len(bare) > _LONGEST or bare[-1:] != "." else _without_authors(bare, _ABBREVIATED_AUTHORS)
 
 
 def unquoted(text: str) -> str:
@@ -114,6 +128,19 @@ def _without_signs(text: str) -> str:
     if " " not in text and "://" not in text:
         text = _JOINED.sub(" ", unquote(text) if _ESCAPED.search(text) else text)
     return text.strip()
+
+
+def _without_authors(text: str, pattern: re.Pattern[str] = _WITH_YEAR) -> str:
+    found = pattern.fullmatch(text)
+    if found is None or fold_name(found["authors"]) in LEGAL_FORMS:
+        return text
+    # `Treaty with Spain, 1819`
+    return text if any(word in _frequent() for word in found["epithets"].split()) else found["name"]
+
+
+@lru_cache(maxsize=1)
+def _frequent() -> frozenset[str]:
+    return frozenset(english_words()) | SMALL_WORDS
 
 
 def _without_full_stop(text: str) -> str:

@@ -19,6 +19,7 @@ MARKS = ('""', "''", "“”", "‘’", "„“", "«»", "»«", "‹›", "�
 
 
 linker = linker_over([*(Entity(f"e{i}", name) for i, name in enumerate(NAMES)), Entity("the_id", "a thing with an id")])
+species = linker_over([Entity("alba", "Abies alba"), Entity("s", "Acta medica"), Entity("a", "Acta medica Scand.")])
 
 
 @pytest.mark.parametrize("limit", [None, 5])
@@ -96,6 +97,18 @@ def test_names_and_ids_keep_their_signs(linker: EntityLinker, written: str, enti
 def test_names_stay_as_they_are_written(linker: EntityLinker, written: str, entity_id: str, limit: int | None) -> None:
     """Names with marks and full stops are found by their own letters, and stay what they are in quotation marks."""
     assert linker.link(written, limit=limit).entity_id == entity_id
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["Abies alba Mill.", "Abies alba (L.) H.Karst.", "Abies alba Mill. ex Steud.", "Abies alba (Miller, 1768)"],
+)
+def test_who_named_a_species_is_no_part_of_its_name(species: EntityLinker, written: str) -> None:
+    """Nor are abbreviated authors where what is left is a name of the base; another species stays another."""
+    link, other = species.link_batch([written, written.replace("alba", "cephalonica")])
+    assert (link.entity_id, link.rule) == ("alba", species.link("Abies alba").rule)
+    assert other.entity_id is None
+    assert species.link("Acta medica Scand.").entity_id == "a"
 
 
 def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker) -> None:

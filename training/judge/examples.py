@@ -28,7 +28,7 @@ from pearl_qdrant.linking.mention_kinds import NamedEntity, other_brackets
 from training.judge.differences import Named, Words, in_brackets, other, same, tried
 
 TRIES = 6
-SHARES = {"general": 3.5, "bio": 2.0, "world": 1.5, "wordnet": 1.2, "dict": 1.3}
+SHARES = {"general": 3.5, "bio": 2.0, "world": 1.5, "wordnet": 1.2, "dict": 1.3, "phrases": 5.0}
 """Shares of the sources of `runs/judge_examples.py`."""
 MADE_SHARE = 0.4
 """Share of the groups whose mentions are made."""
