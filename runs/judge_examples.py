@@ -9,7 +9,7 @@ Then: pearl-qdrant train judge MODEL FILE JUDGE --wordnet FOLDER
     wordnet     noun synsets of WordNet 3.0 (Debian: wordnet-base)
     world       territories, cities, languages, emoji in many languages (`multilingual.names`; the extra `names`)
     dict        words and their translations, dictionaries of FreeDict (Debian: dict-freedict-*, in /usr/share/dictd)
-    phrases     what free programs show in many languages, short descriptions of Debian's packages (`multilingual.phrases`)
+    phrases     what free programs and Debian's packages say of themselves, in many languages (`multilingual.phrases`)
     given       the mentions of --data's real/ with the candidates that `linking_model.py` found in its --work
 
 Only entities of the training splits count, without any name of the others, and no name that a measured set asks (real/,
@@ -52,8 +52,7 @@ QUERIES, NEAR = 14_000, 10
 POOLS = {"general": 3, "world": 2, "dict": 4, "phrases": 6}
 """Pools that a source is divided into; one for the others."""
 MOST = {"general": 85_000, "bio": 7_000, "wordnet": 22_000, "world": 9_000, "dict": 2_200, "phrases": 30_000}
-"""Entities of a source, those with several names first; of each ontology and each dictionary, and of phrases of programs
-and of packages."""
+"""Entities of a source, those with several names first; of each ontology, each dictionary, and of programs and packages."""
 PAIRS = (
     "ara ces deu ell fra hin hrv hun ita lat lit nld pol por rus spa swe tur".split(),
     "fra ita lat nld por slk spa".split(),

@@ -25,12 +25,13 @@ NOT_READ = re.compile(r"^(iso_|libgweather|xkeyboard|shared-mime|kstars|stellari
 """Programs whose phrases are names that sets ask."""
 _VALUE = re.compile(r"[%{}<>|=$\\\n\t@#~^\x04]|https?:|\[\w\]|&\w+;|\$\(")
 _KEY = re.compile(r"\(([_&])\w\)|[_&](?=\w)")  # the letter of a shortcut: "_Open", "開く(_O)"
+_DESCRIPTION = re.compile(r"^Description-md5: (\w+)\nDescription-(\S+): (.*)$", re.MULTILINE)
 _UNPACK = ("/usr/lib/apt/apt-helper", "cat-file")
 _ENDS = " \u00a0.:…!?,;*"
 
 
 def plain_phrase(text: str) -> str | None:
-    """A phrase without the letter of its shortcut and signs at its ends; None if it is long or has a place for a value."""
+    """A phrase without the letter of its shortcut and signs at its ends; None if long or with a place for a value."""
     text = " ".join(_KEY.sub("", text).split()).strip(_ENDS + "。：")
     letters = sum(c.isalpha() for c in text)
     if letters < 2 or 2 * letters < len(text) or len(text) > LONGEST or len(text.split()) > WORDS:
@@ -50,7 +51,7 @@ def read_programs(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     for path in sorted(folder.rglob("*.mo")):
         if path.parent.name == "LC_MESSAGES" and not NOT_READ.search(path.stem):
             language = path.parent.parent.name
-            if "en" != language[:2]:
+            if language[:2] != "en":
                 files[path.stem].append((language, path))
     for program, found in sorted(files.items()):
         phrases: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -62,7 +63,7 @@ def read_programs(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
                 continue
             for key, text in catalog.items():
                 context, _, phrase = (key[0] if isinstance(key, tuple) else key).rpartition("\x04")
-                if isinstance(key, tuple) and key[1] or not (plain := plain_phrase(phrase)):
+                if (isinstance(key, tuple) and key[1]) or not (plain := plain_phrase(phrase)):
                     continue
                 if (translated := plain_phrase(text)) and translated != plain:
                     phrases[context, plain][language] = translated
@@ -77,9 +78,9 @@ def read_descriptions(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     for path in sorted(folder.rglob("*_i18n_Translation-*")):
         content = path.read_bytes()
         if path.suffix:  # compressed
-            content = subprocess.run([*_UNPACK, str(path)], capture_output=True, check=True).stdout
+            content = subprocess.run([*_UNPACK, str(path)], capture_output=True, check=True).stdout  # noqa: S603
         text = content.decode("utf-8")
-        for key, language, line in re.findall(r"^Description-md5: (\w+)\nDescription-(\S+): (.*)$", text, re.M):
+        for key, language, line in _DESCRIPTION.findall(text):
             if plain := plain_phrase(line):
                 phrases[key][language] = plain
     for translations in phrases.values():

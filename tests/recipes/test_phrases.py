@@ -26,7 +26,7 @@ def write_catalog(path: Path, messages: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "plain"),
+    "text, plain",
     [
         ("_Open File...", "Open File"),
         ("保存(_S)", "保存"),
