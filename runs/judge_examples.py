@@ -52,7 +52,7 @@ QUERIES, NEAR = 14_000, 10
 POOLS = {"general": 3, "world": 2, "dict": 4, "phrases": 6}
 """Pools that a source is divided into; one for the others."""
 MOST = {"general": 85_000, "bio": 7_000, "wordnet": 22_000, "world": 9_000, "dict": 2_200, "phrases": 30_000}
-"""Entities of a source, those with several names first; of each ontology, each dictionary, and of programs and packages."""
+"""Entities of a source, those with several names first; of each ontology, dictionary, and of programs and packages."""
 PAIRS = (
     "ara ces deu ell fra hin hrv hun ita lat lit nld pol por rus spa swe tur".split(),
     "fra ita lat nld por slk spa".split(),
