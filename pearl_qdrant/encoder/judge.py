@@ -62,7 +62,7 @@ class NameJudge:
 
         Args:
             pairs: The names; of each the first `LONGEST` tokens are read, in `usual_case` where one of the two alone is
-                in capitals.
+                in capitals, and without a full stop that both end with.
 
         Returns:
             A logit for each pair, (n,): that both are names of one thing.
@@ -71,6 +71,7 @@ class NameJudge:
         if not pairs:
             return found
         pairs = [(a, b) if a.isupper() == b.isupper() else (usual_case(a), usual_case(b)) for a, b in pairs]
+        pairs = [(a[:-1], b[:-1]) if a[-1:] == b[-1:] == "." else (a, b) for a, b in pairs]
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         with tokenizer_errors(self._path, f"cannot tokenise one of {len(texts):,} names"):
             cut = [text[: LONGEST * CHARACTERS_PER_TOKEN] for text in texts]

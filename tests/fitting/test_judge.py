@@ -195,6 +195,21 @@ def test_given_mentions_teach_absence() -> None:
     assert {(pair.mention, pair.is_same) for pair in pairs} == {("Tula", False)}
 
 
+def test_names_far_off_are_other_names() -> None:
+    """A name gets some by chance, of other entities and of what others were asked for; none of its own."""
+    groups = [NameGroup(("Moscow", "Москва")), NameGroup(("Seoul", "서울"))]
+    given = [[GivenMention("москва", ("Moscow",), (True,)), GivenMention("Athens", ("Αθήνα",), (True,))]]
+    for source in (
+        PairSource([(groups, 1.0)], None),
+        PairSource([(groups, 1.0)], None, given=given, given_share=1.0),
+    ):
+        stream = source.draw(random.Random(1))
+        pairs = {(pair.mention, pair.name): pair.is_same for pair in (next(stream) for _ in range(400))}
+        assert {name for (_, name), is_same in pairs.items() if not is_same} > {"Moscow"}
+        assert not pairs.get(("Athens", "Moscow"), False)
+        assert pairs.get(("Moscow", "Москва"), True)
+
+
 def test_a_line_that_is_no_example_is_named(tmp_path: Path) -> None:
     """The error has the file and the line."""
     path = tmp_path / "examples.jsonl"

@@ -1,6 +1,6 @@
 """What the judge learns from: pairs of a mention and a name, drawn without end from entities and their near neighbours.
 
-    alias       another name of the entity, beside names of other entities that are near by vector
+    alias       another name of the entity, beside names of other entities that are near by vector, or far off
     made        the name written in another way, beside names of another thing made of it (`differences`)
     given       mentions that a linker was asked, beside the candidates that it found, with the right answers
 
@@ -32,6 +32,8 @@ SHARES = {"general": 3.5, "bio": 2.0, "world": 1.5, "wordnet": 1.2, "dict": 1.3,
 """Shares of the sources of `runs/judge_examples.py`."""
 MADE_SHARE = 0.4
 """Share of the groups whose mentions are made."""
+FAR_SHARE = 0.3
+"""Share of the mentions that get a name by chance, too: what lies far off is no name of theirs either."""
 BRACKETED_SHARE = 0.15
 """Share of their names that get something in brackets, so that what else could be there is learnt."""
 
@@ -111,7 +113,8 @@ class PairSource:
                 yield from self._of_aliases(group, rng)
 
     def _of_given(self, rng: random.Random) -> Iterator[Pair]:
-        one = rng.choice(rng.choice(self._given))
+        of_set = rng.choice(self._given)
+        one = rng.choice(of_set)
         rows = list(range(len(one.names)))
         # The first candidates are what a linker asks about; one of the others now and then.
         for i in [*rows[:2], *rng.sample(rows[2:], min(1, len(rows[2:])))]:
@@ -119,6 +122,8 @@ class PairSource:
         for i in rows[2:]:
             if one.right[i]:
                 yield Pair(one.mention, one.names[i], True)
+        if rng.random() < FAR_SHARE and (name := rng.choice(rng.choice(of_set).names)) not in one.names:
+            yield Pair(one.mention, name, False)
 
     def _of_aliases(self, group: NameGroup, rng: random.Random) -> Iterator[Pair]:
         mention = rng.choice(group.names)
@@ -132,6 +137,10 @@ class PairSource:
         near = group.near
         for _ in range(min(2, len(near))):
             yield Pair(mention, near[min(int(rng.expovariate(0.5)), len(near) - 1)], False)
+        if rng.random() < FAR_SHARE:
+            far = rng.choice(rng.choices(self._groups, weights=self._shares)[0])
+            if (name := rng.choice(far.names)) not in group.names:
+                yield Pair(mention, name, False)
 
     def _made(self, group: NameGroup, rng: random.Random) -> Iterator[Pair]:
         assert self._words is not None
