@@ -59,13 +59,12 @@ path_option = click.Path(path_type=Path, exists=True)
 @click.option("--data", type=path_option, required=True)
 @click.option("--wordnet", type=path_option, required=True)
 @click.option("--dictionaries", type=path_option, required=True, help="FreeDict for dictd: /usr/share/dictd.")
-@click.option("--translations", type=path_option, required=True, help="Folder of `multilingual.phrases`.")
 @click.option("--out", type=click.Path(path_type=Path), required=True)
-def prepare(data: Path, wordnet: Path, dictionaries: Path, translations: Path, out: Path) -> None:
+def prepare(data: Path, wordnet: Path, dictionaries: Path, out: Path) -> None:
     """Write the names to learn; none that a measured set asks, and none of an entity that is held out."""
     rng, encoder = random.Random(3), load_encoder()
     aliases, measured = held_out_aliases(data), held_out(data)
-    entities = all_entities(data, wordnet, dictionaries, translations, every_dictionary=True)
+    entities = all_entities(data, wordnet, dictionaries, every_dictionary=True)
     with out.open("w", encoding="utf-8") as file:
         for pool, some in pools(entities, measured, aliases, MOST).items():
             near = {str(row["names"]): row["near"] for row in with_near(some, encoder, rng)}

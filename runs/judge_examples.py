@@ -1,6 +1,7 @@
 r"""What the judge of two names learns from: entities of free sources with near names of others, and given mentions.
 
-    python runs/judge_examples.py --data FOLDER --wordnet FOLDER --work FOLDER --dictionaries FOLDER --out FILE
+    python runs/judge_examples.py --data FOLDER --wordnet FOLDER --work FOLDER --dictionaries FOLDER \
+        --translations FOLDER --out FILE
 
 Then: pearl-qdrant train judge MODEL FILE JUDGE --wordnet FOLDER
 
@@ -173,7 +174,12 @@ def _plain(text: str) -> str:
 
 
 def all_entities(
-    data: Path, wordnet: Path, dictionaries: Path, translations: Path | None, *, every_dictionary: bool = False
+    data: Path,
+    wordnet: Path,
+    dictionaries: Path,
+    *,
+    translations: Path | None = None,
+    every_dictionary: bool = False,
 ) -> Iterator[Named]:
     """The entities of all sources, with the dictionaries of `PAIRS` or every one."""
     synsets = [one for one in read_synsets(wordnet) if one.lexical_class == "NP"]
@@ -287,7 +293,7 @@ def main(
     encoder, rng = load_encoder(), random.Random(3)
 
     def rows() -> Iterator[dict[str, object]]:
-        aliases, entities = held_out_aliases(data), all_entities(data, wordnet, dictionaries, translations)
+        aliases, entities = held_out_aliases(data), all_entities(data, wordnet, dictionaries, translations=translations)
         for name, some in pools(entities, held_out(data), aliases).items():
             found = list(with_near(some, encoder, rng))
             _log.info("%s: %d of %d entities", name, len(found), len(some))

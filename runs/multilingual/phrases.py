@@ -5,7 +5,7 @@
 
 A phrase is short and has no place for a value; of each there are its English form and some translations. They come into
 a folder by `apt-get download PACKAGE`, `dpkg -x`, and `apt-get update -o Dir::State::lists=FOLDER -o
-Acquire::Languages=de,fr,...`; the model card names the packages.
+Acquire::Languages=de,fr,...`; the model card names programs. The judge of two names learns from them.
 """
 
 from __future__ import annotations

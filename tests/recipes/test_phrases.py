@@ -1,4 +1,4 @@
-"""Phrases of programs and packages in many languages, which encoder and judge learn from."""
+"""Phrases of programs and packages in many languages, which the judge of two names learns from."""
 
 from __future__ import annotations
 
