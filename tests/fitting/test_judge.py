@@ -54,6 +54,7 @@ def wordnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def request(encoder: Path, tmp_path: Path, **others: object) -> JudgeRequest:
     """A training of a few steps."""
+    tmp_path.mkdir(exist_ok=True)
     examples = tmp_path / "examples.jsonl"
     write_examples(examples, EXAMPLES)
     how = {"layers": 1, "pairs": 40, "batch_size": 8, "device": "cpu", "precision": "fp32", **others}
@@ -80,6 +81,27 @@ def test_a_judge_is_trained_and_its_graph_says_what_the_network_says(
     assert np.corrcoef(found, expected)[0, 1] > 0.95
     np.testing.assert_allclose(judge.scores(pairs[::-1])[::-1], found, atol=1e-5)
     assert judge.scores([]).shape == (0,)
+
+
+def test_a_judge_in_8_bits_is_a_start(encoder: Path, tmp_path: Path) -> None:
+    """Its weights are rebuilt from the graph; `kept` gives the mean with them."""
+    folder = train_judge(request(encoder, tmp_path)).judge
+    shipped = tmp_path / "shipped"
+    (shipped / "onnx").mkdir(parents=True)
+    (folder / "judge.onnx").rename(shipped / "onnx" / "judge.onnx")
+    first, rebuilt = (open_judge(str(encoder), layers=1, start=one).state_dict() for one in (folder, shipped))
+    for name, tensor in first.items():
+        if not name.endswith("qkv.bias"):  # the keys have no bias: it adds the same to all scores
+            torch.testing.assert_close(rebuilt[name], tensor, atol=0.02, rtol=0.1)
+
+    made = {
+        share: train_judge(request(encoder, tmp_path / str(share), start=shipped, kept=share)) for share in (1.0, 0.0)
+    }
+    same, other = (open_judge(str(encoder), layers=1, start=one.judge).state_dict() for one in made.values())
+    torch.testing.assert_close(same, rebuilt)
+    assert not torch.allclose(other["outer.weight"], rebuilt["outer.weight"])
+    with pytest.raises(OptionError, match="has no judge"):
+        open_judge(str(encoder), layers=1, start=tmp_path)
 
 
 def test_a_word_is_looked_up_once(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,6 +299,25 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights}
 
 
+def rebuild_judge(path: Path, heads: int) -> tuple[dict[str, Array], Array, list[tuple[Array, Array]]]:
+    """Rebuild what `Int8Graph.build_judge` wrote: the weights of the layers by their names in transformers, with
+    positions and norm, and `of_name` and `dense` as it was given them. Raises ValueError if it is no such graph.
+    """
+    graph = _ReadGraph(path)
+    tables = [graph.tensors[node.input[0]] for node in graph.of_kind("Slice") if node.input[0] in graph.tensors]
+    (positions,) = [table for table in tables if table.ndim == 2]
+    dim = positions.shape[1]
+    products = graph.of_kind("MatMulIntegerToFloat")
+    layers = _layers(graph, len(products) // 6, float(np.sqrt(dim // heads)))
+    weights = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in layers}
+    weights["embeddings.position_embeddings.weight"] = positions
+    is_name = graph.of_kind("Unsqueeze")[0].output[0]
+    of_name = graph.tensors[graph.reader(is_name, "Mul").input[1]]
+    last = [node for node in graph.of_kind("MatMul") if node.input[1] in graph.tensors]
+    biases = [graph.tensors[graph.reader(node.output[0], "Add").input[1]] for node in last]
+    return weights, of_name, [(graph.tensors[node.input[1]], bias) for node, bias in zip(last, biases, strict=True)]
+
+
 class _ReadGraph:
     """Nodes and constants of a graph."""
 
@@ -347,6 +366,11 @@ def _weights(graph: _ReadGraph, config: dict[str, Any]) -> Iterator[tuple[str, A
     dim, n_layers = int(config["hidden_size"]), int(config["num_hidden_layers"])
     root = float(np.sqrt(dim // int(config["num_attention_heads"])))
     yield from _embeddings(graph, dim, int(config.get("type_vocab_size", 2)))
+    yield from _layers(graph, n_layers, root)
+
+
+def _layers(graph: _ReadGraph, n_layers: int, root: float) -> Iterator[tuple[str, Array]]:
+    """Yield the norm of the embeddings and the layers; `root` is that of the width of a head."""
     products, norms = graph.of_kind("MatMulIntegerToFloat"), graph.of_kind("LayerNormalization")
     yield from _norm(graph, norms[0], "embeddings")
     for i in range(n_layers):
@@ -357,10 +381,10 @@ def _weights(graph: _ReadGraph, config: dict[str, Any]) -> Iterator[tuple[str, A
         yield from _dense(graph, query, f"{name}.attention.self.query", root / incoming, times=root)
         yield from _dense(graph, key, f"{name}.attention.self.key", 1 / incoming, with_bias=False)
         yield from _dense(graph, value, f"{name}.attention.self.value", 1 / incoming)
-        yield from _dense(graph, mixed, f"{name}.attention.output.dense", np.ones(dim))
+        yield from _dense(graph, mixed, f"{name}.attention.output.dense", 1.0)
         yield from _norm(graph, between, f"{name}.attention.output")
         yield from _dense(graph, inner, f"{name}.intermediate.dense", 1 / inside)
-        yield from _dense(graph, outer, f"{name}.output.dense", np.ones(int(config["intermediate_size"])))
+        yield from _dense(graph, outer, f"{name}.output.dense", 1.0)
         yield from _norm(graph, after, f"{name}.output")
 
 
@@ -393,14 +417,14 @@ def _dense(
     graph: _ReadGraph,
     product: NodeProto,
     name: str,
-    rows: npt.NDArray[Any],
+    rows: npt.NDArray[Any] | float,
     *,
     times: float = 1.0,
     with_bias: bool = True,
 ) -> Iterator[tuple[str, Array]]:
     """Yield the weights of a dense layer: the rows of its matrix multiplied by `rows`, (k,), its bias by `times`."""
     matrix = graph.tensors[product.input[1]].astype(np.float32) * graph.tensors[product.input[3]]
-    yield f"{name}.weight", (matrix * rows[:, None]).T
+    yield f"{name}.weight", (matrix * np.reshape(rows, (-1, 1))).T
     bias = np.zeros(matrix.shape[1], dtype=np.float32)
     if with_bias:
         scaled = graph.reader(product.output[0], "Mul")

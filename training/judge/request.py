@@ -26,7 +26,10 @@ class JudgeRequest(Options):
     base_model: StrPath = DEFAULT_MODEL
     """Encoder whose word table and first layers the judge starts from: a shipped name or a checkpoint."""
     start: StrPath | None = None
-    """A judge to start from: a folder that this stage wrote."""
+    """A judge to start from: a folder that this stage wrote, or a model with a judge, in 8 bits."""
+    kept: Share = 0.0
+    """Share of the weights of `start` in the mean that is written (Wortsman et al. 2022); 0 to 0.5 where it learns what
+    `start` had not seen."""
     layers: Count = 4
     """First layers of the encoder that the judge has, all where there are fewer."""
     pairs: Count = 500_000

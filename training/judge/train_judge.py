@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from pearl_qdrant.encoder.batching import open_tokenizer
 from pearl_qdrant.encoder.checkpoint import open_checkpoint
 from pearl_qdrant.encoder.json_files import read_json
+from pearl_qdrant.encoder.judge import JUDGE_FILE
 from pearl_qdrant.encoder.loading import find_model
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.store.system import write_atomically
-from training.export.int8_graph import rebuild_phrase_encoder
+from training.export.int8_graph import rebuild_judge, rebuild_phrase_encoder
 from training.judge.differences import Words
 from training.judge.examples import Pair, PairSource, read_examples
 from training.judge.export import write_judge
@@ -43,18 +44,42 @@ Tokens = tuple[list[int], list[int]]
 
 
 def open_judge(model: str, *, layers: int, start: Path | None = None) -> Judge:
-    """A judge over the first layers of an encoder: new, or with the weights of one that was trained. Raises ModelError
-    if there is no such encoder, or it is not in 8 bits.
+    """A judge over the first layers of an encoder: new, or with the weights of one that was trained, in 8 bits where
+    they are not kept otherwise. Raises ModelError if there is no such encoder, or it is not in 8 bits; OptionError if
+    `start` has no judge.
     """
     folder = find_model(model).folder
     config = read_json(folder / "config.json")
     heads, n_layers = int(config["num_attention_heads"]), min(layers, int(config["num_hidden_layers"]))
-    judge = Judge(rebuild_phrase_encoder(open_checkpoint(folder)), n_layers=n_layers, heads=heads)
-    if start is not None:
+    weights = rebuild_phrase_encoder(open_checkpoint(folder))
+    if start is None:
+        return Judge(weights, n_layers=n_layers, heads=heads)
+    if (start / JUDGE).exists():
         from safetensors.torch import load_file
 
+        judge = Judge(weights, n_layers=n_layers, heads=heads)
         judge.load_state_dict(load_file(start / JUDGE))
+        return judge
+    if not (start / JUDGE_FILE).exists():
+        raise OptionError("start", f"'start' has no judge: neither {JUDGE} nor {JUDGE_FILE} is in {start}.")
+    rebuilt, of_name, dense = rebuild_judge(start / JUDGE_FILE, heads)
+    judge = Judge(weights | rebuilt, n_layers=n_layers, heads=heads)
+    with torch.no_grad():
+        judge.of_name.copy_(torch.tensor(of_name))
+        for layer, (matrix, bias) in zip((judge.inner, judge.outer), dense, strict=True):
+            layer.weight.copy_(torch.tensor(matrix.T))
+            layer.bias.copy_(torch.tensor(bias))
     return judge
+
+
+def mean_of(one: Judge, other: Judge, share: float) -> Judge:
+    """The first judge with the mean of the weights of both, `share` of them the other's. Source: Wortsman et al. 2022,
+    Robust fine-tuning of zero-shot models, equation 1.
+    """
+    with torch.no_grad():
+        for ours, theirs in zip(one.parameters(), other.parameters(), strict=True):
+            ours.lerp_(theirs, share)
+    return one
 
 
 def train_judge(request: JudgeRequest) -> JudgeResult:
@@ -74,9 +99,8 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
     words = None if request.wordnet is None else Words.read(Path(request.wordnet))
     source = PairSource(groups, words, given=given, given_share=request.given_share if groups else 1.0)
     torch.manual_seed(request.seed)
-    judge = open_judge(
-        str(request.base_model), layers=request.layers, start=None if request.start is None else Path(request.start)
-    ).to(device)
+    start = None if request.start is None else Path(request.start)
+    judge = open_judge(str(request.base_model), layers=request.layers, start=start).to(device)
     tokenizer = open_tokenizer(find_model(str(request.base_model)).folder / "tokenizer.json")
     steps = max(1, math.ceil(request.pairs / request.batch_size))
     done = TrainingLoop(
@@ -89,7 +113,12 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
         save_every=steps,
     ).run()
     if done == steps:
-        write(judge.cpu().float(), out)
+        judge = judge.cpu().float()
+        if start is not None and request.kept:
+            judge = mean_of(
+                judge, open_judge(str(request.base_model), layers=request.layers, start=start), request.kept
+            )
+        write(judge, out)
         write_atomically(out / "README.md", _card(request, judge, len(given), sum(len(of) for of, _ in groups)))
     n_given = sum(map(len, given))
     return JudgeResult(out, done, sum(len(of) for of, _ in groups), n_given)
