@@ -12,7 +12,7 @@
     who named a species       Panthera leo (Linnaeus, 1758), Quercus petraea (Matt.) Liebl.
 
 A mention that is a name of the base as it stands keeps all of it (`mention_stream`): `Yahoo!`, `1. FC Köln`. The number
-of a list and authors without a year go where a name of the base is left.
+of a list and who named a species go where a name of the base is left.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LAST_WORD = re.compile(r"(\S+?)[.。]$")
 _ABBREVIATED = re.compile(r"\w{2}\.\s")
 _LETTERS_OF_WORD = 5  # of a known word from which a full stop behind it abbreviates nothing: not `Wash.`, `Ill.`
 
-_IS_PLAIN = re.compile(r"(?!aka |\d+ ?x )[^\W_](?:[^\W_]|[ &'-]|,(?! ?\d))*[^\W_](?<! \d{4})", re.ASCII)
+_IS_PLAIN = re.compile(r"(?!aka |\d+ ?x )[^\W_](?:[^\W_]|[ &'-]|,(?!\d))*[^\W_]", re.ASCII)
 """Text of words alone, without anything to take off; most mentions are such."""
 
 _MARKUP = (
@@ -61,12 +61,11 @@ _SYMBOLS = re.compile(
 )
 _AUTHOR = r"(?:(?:[A-Z]\.[ -]?)*(?:d['’]|de |van |von |du |le |la )?[A-Z][^\W\d_'’-]+[\w'’-]*\.?|L\.)"
 _AUTHORS = rf"{_AUTHOR}(?:(?:, | ?& ?| et | and | ex | in ){_AUTHOR})*(?:,? (?:et al\.|f\.|fil\.))?"
-_SPECIES = (
+_SPECIES = re.compile(
     r"(?P<name>[A-Z][^\W\d_A-Z]{2,}(?: \([A-Z][a-z]+\))?"
     r"(?P<epithets>(?: (?:(?:subsp|ssp|var|f)\. )?[^\W\d_A-Z-]{3,}(?:-[^\W\d_A-Z]+)?)+)) "
+    rf"(?P<authors>\({_AUTHORS},? \d{{4}}\)|{_AUTHORS},? \d{{4}}|(?:\({_AUTHORS}\) ?)?{_AUTHORS}(?<=\.))"
 )
-_WITH_YEAR = re.compile(rf"{_SPECIES}(?P<authors>\({_AUTHORS},? \d{{4}}\)|{_AUTHORS},? \d{{4}})")
-_ABBREVIATED_AUTHORS = re.compile(rf"{_SPECIES}(?P<authors>(?:\({_AUTHORS}\) ?)?{_AUTHORS}(?<=\.))")
 """A name of two words or more with those who gave it: with a year (zoology) or abbreviated (botany). Sources: ICZN,
 article 51; ICN, article 46."""
 _NUMBERED = re.compile(r"\d{1,3}\.\s+(?=\w)")
@@ -83,7 +82,7 @@ def plain_mention(text: str) -> str:
     while not _IS_PLAIN.fullmatch(text):
         plain = unquoted(text)
         if len(plain) <= _LONGEST:
-            plain = _without_authors(_without_signs(_without_markup(plain)))
+            plain = _without_signs(_without_markup(plain))
         plain = _without_full_stop(plain)
         if plain == text or not any(map(str.isalnum, plain)):
             break
@@ -93,10 +92,21 @@ def plain_mention(text: str) -> str:
 
 def bare_mention(text: str) -> str:
     """A plain mention without what may be a part of the name: the number of a list before it (`3. insulin`, but `1. FC
-    Köln`), or abbreviated authors of a species behind it (`Abies alba Mill.`, but `Acta medica Scand.`).
+    Köln`), or who named a species behind it (`Abies alba Mill.`, but `Acta medica Scand.`).
     """
     bare = _NUMBERED.sub("", text, count=1) if _NUMBERED.match(text) else text
-    return bare if len(bare) > _LONGEST or bare[-1:] != "." else _without_authors(bare, _ABBREVIATED_AUTHORS)
+    if len(bare) > _LONGEST or not bare.endswith((".", ")", *"0123456789")):
+        return bare
+    found = _SPECIES.fullmatch(bare)
+    if found is None or fold_name(found["authors"]) in LEGAL_FORMS:
+        return bare
+    # `Treaty with Spain, 1819`
+    return bare if any(word in _frequent() for word in found["epithets"].split()) else found["name"]
+
+
+@lru_cache(maxsize=1)
+def _frequent() -> frozenset[str]:
+    return frozenset(english_words()) | SMALL_WORDS
 
 
 def unquoted(text: str) -> str:
@@ -128,19 +138,6 @@ def _without_signs(text: str) -> str:
     if " " not in text and "://" not in text:
         text = _JOINED.sub(" ", unquote(text) if _ESCAPED.search(text) else text)
     return text.strip()
-
-
-def _without_authors(text: str, pattern: re.Pattern[str] = _WITH_YEAR) -> str:
-    found = pattern.fullmatch(text)
-    if found is None or fold_name(found["authors"]) in LEGAL_FORMS:
-        return text
-    # `Treaty with Spain, 1819`
-    return text if any(word in _frequent() for word in found["epithets"].split()) else found["name"]
-
-
-@lru_cache(maxsize=1)
-def _frequent() -> frozenset[str]:
-    return frozenset(english_words()) | SMALL_WORDS
 
 
 def _without_full_stop(text: str) -> str:

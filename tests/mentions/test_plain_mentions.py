@@ -9,7 +9,7 @@ from linker_base import linker_over
 from pair_table import other_outcomes
 
 from pearl_qdrant import Entity, EntityLinker, NilReason
-from pearl_qdrant.linking.plain_mentions import plain_mention
+from pearl_qdrant.linking.plain_mentions import bare_mention, plain_mention
 
 NAMES = (
     *("insulin glargine", "valsartan", "Apple Pie", "Fish and Chips", "“Heroes”", "Heroes", "Acme Inc."),
@@ -100,15 +100,21 @@ def test_names_stay_as_they_are_written(linker: EntityLinker, written: str, enti
 
 
 @pytest.mark.parametrize(
-    "written",
-    ["Abies alba Mill.", "Abies alba (L.) H.Karst.", "Abies alba Mill. ex Steud.", "Abies alba (Miller, 1768)"],
+    "authors",
+    ["Mill.", "(L.) H.Karst.", "Mill. ex Steud.", "Miller, 1768", "(Temminck & Schlegel, 1844)", "Linnaeus 1758", "L."],
 )
-def test_who_named_a_species_is_no_part_of_its_name(species: EntityLinker, written: str) -> None:
-    """Nor are abbreviated authors where what is left is a name of the base; another species stays another."""
-    link, other = species.link_batch([written, written.replace("alba", "cephalonica")])
+def test_who_named_a_species_is_no_part_of_its_name(species: EntityLinker, authors: str) -> None:
+    """Where what is left is a name of the base; another species stays another."""
+    link, other, japanese = species.link_batch([f"Abies {one} {authors}" for one in ("alba", "cephalonica", "firma")])
     assert (link.entity_id, link.rule) == ("alba", species.link("Abies alba").rule)
-    assert other.entity_id is None
+    assert (other.entity_id, japanese.entity_id) == (None, None)
     assert species.link("Acta medica Scand.").entity_id == "a"
+
+
+@pytest.mark.parametrize("mention", ["Treaty with Spain, 1819", "Munich Agreement, 1938", "Apple pie Inc.", "Zhu 2019"])
+def test_nobody_named_a_species_so(mention: str) -> None:
+    """A word of English, a legal form, or a single word before it."""
+    assert bare_mention(mention) == mention
 
 
 def test_what_stands_for_nothing_does_so_in_quotation_marks(linker: EntityLinker) -> None:
