@@ -1,6 +1,6 @@
 """Phrases in many languages that mean the same: what free programs show on the screen, and what packages say they are.
 
-    LANG/LC_MESSAGES/PROGRAM.mo     translations of a program, by gettext
+    LANG/LC_MESSAGES/PROGRAM.mo     translations of a program (Babel reads them)
     *_i18n_Translation-LANG*        short descriptions of Debian's packages, as `apt-get update` keeps them
 
 A phrase is short and has no place for a value; of each there are its English form and some translations. They come into
@@ -10,13 +10,15 @@ Acquire::Languages=de,fr,...`; the model card names programs. The judge of two n
 
 from __future__ import annotations
 
-import gettext
+import logging
 import random
 import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from babel.messages.mofile import read_mo
 
 LONGEST, WORDS, TRANSLATIONS = 64, 9, 7
 """Characters and words of a phrase, and how many translations of one are kept."""
@@ -27,6 +29,7 @@ _VALUE = re.compile(r"[%{}<>|=$\\\n\t@#~^\x04]|https?:|\[\w\]|&\w+;|\$\(")
 _KEY = re.compile(r"\(([_&])\w\)|[_&](?=\w)")  # the letter of a shortcut: "_Open", "開く(_O)"
 _DESCRIPTION = re.compile(r"^Description-md5: (\w+)\nDescription-(\S+): (.*)$", re.MULTILINE)
 _UNPACK = ("/usr/lib/apt/apt-helper", "cat-file")
+_log = logging.getLogger(__name__)
 _ENDS = " \u00a0.:…!?,;*"
 
 
@@ -37,6 +40,11 @@ def plain_phrase(text: str) -> str | None:
     if letters < 2 or 2 * letters < len(text) or len(text) > LONGEST or len(text.split()) > WORDS:
         return None
     return None if _VALUE.search(text) else text
+
+
+def _singular(text: object) -> str | None:
+    """The phrase of a message, or of its singular where it has a plural."""
+    return plain_phrase(str(text[0] if isinstance(text, list | tuple) else text))
 
 
 def read_phrases(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -58,15 +66,14 @@ def read_programs(folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
         for language, path in found:
             try:
                 with path.open("rb") as file:
-                    catalog = gettext.GNUTranslations(file)._catalog  # type: ignore[attr-defined]
-            except (OSError, ValueError, IndexError):  # a head that is wrong
+                    catalog = read_mo(file)
+            except ValueError as error:  # a date that is none, in one of a hundred
+                _log.warning("%s is not read: %s", path, error)
                 continue
-            for key, text in catalog.items():
-                context, _, phrase = (key[0] if isinstance(key, tuple) else key).rpartition("\x04")
-                if (isinstance(key, tuple) and key[1]) or not (plain := plain_phrase(phrase)):
-                    continue
-                if (translated := plain_phrase(text)) and translated != plain:
-                    phrases[context, plain][language] = translated
+            for message in catalog:
+                plain, translated = map(_singular, (message.id, message.string))
+                if plain and translated and translated != plain:
+                    phrases[message.context or "", plain][language] = translated
         for (_, phrase), translations in phrases.items():
             if len(translations) > 1:
                 yield program, {"en": phrase, **translations}

@@ -102,6 +102,11 @@ def test_a_judge_in_8_bits_is_a_start(encoder: Path, tmp_path: Path) -> None:
     assert not torch.allclose(other["outer.weight"], rebuilt["outer.weight"])
     with pytest.raises(OptionError, match="has no judge"):
         open_judge(str(encoder), layers=1, start=tmp_path)
+    for start in (shipped, folder):
+        with pytest.raises(OptionError, match="Pass its number as 'layers'"):
+            open_judge(str(encoder), layers=2, start=start)
+    with pytest.raises(OptionError, match="name that one by 'start'"):
+        train_judge(request(encoder, tmp_path, kept=0.5))
 
 
 def test_a_word_is_looked_up_once(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +220,13 @@ def test_given_mentions_teach_absence() -> None:
     pairs = [next(drawn) for _ in range(20)]
 
     assert {(pair.mention, pair.is_same) for pair in pairs} == {("Tula", False)}
+
+
+def test_a_mention_without_candidates_teaches_nothing() -> None:
+    """It gives no pair, and no name for others."""
+    given = [[GivenMention("Tula", (), ()), GivenMention("Athens", ("Αθήνα",), (True,))]]
+    stream = PairSource([([NameGroup(("Moscow",))], 1.0)], None, given=given, given_share=1.0).draw(random.Random(0))
+    assert {next(stream).name for _ in range(40)} == {"Αθήνα"}
 
 
 def test_names_far_off_are_other_names() -> None:

@@ -42,9 +42,9 @@ def test_a_phrase_has_no_shortcut_and_no_place_for_a_value(text: str, plain: str
     assert plain_phrase(text) == plain
 
 
-def test_phrases_of_programs_and_packages(tmp_path: Path) -> None:
+def test_phrases_of_programs_and_packages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A phrase has its forms in all languages; one in a single language is left out, a context tells two apart, and a
-    program whose phrases are names that sets ask is not read.
+    program whose phrases are names that sets ask is not read, nor a catalogue whose head is wrong.
     """
     head = "Content-Type: text/plain; charset=UTF-8\n"
     verb, noun = "verb\x04_Open", "state\x04Open"
@@ -53,6 +53,9 @@ def test_phrases_of_programs_and_packages(tmp_path: Path) -> None:
     for language, catalog in (("de", german), ("fr", french)):
         write_catalog(tmp_path / language / "LC_MESSAGES" / "editor.mo", catalog)
         write_catalog(tmp_path / f"names-{language}" / language / "LC_MESSAGES" / "iso_639-3.mo", catalog)
+    write_catalog(
+        tmp_path / "it" / "LC_MESSAGES" / "editor.mo", {"": f"POT-Creation-Date: today\n{head}", verb: "Apri"}
+    )
     for language, line in (("en", "text editor"), ("de", "Texteditor")):
         text = f"Package: edit\nDescription-md5: 0f\nDescription-{language}: {line}\n More of it.\n"
         (tmp_path / f"mirror_main_i18n_Translation-{language}").write_text(text, "utf-8")
@@ -63,5 +66,6 @@ def test_phrases_of_programs_and_packages(tmp_path: Path) -> None:
         ("editor", {"en": "Open", "de": "Öffnen", "fr": "Ouvrir"}),
         ("packages", {"de": "Texteditor", "en": "text editor"}),
     ]
+    assert "it/LC_MESSAGES/editor.mo is not read" in caplog.text
     assert some_names(found[0][1], random.Random(0))[0] == "Red apple"
     assert set(some_names(found[0][1], random.Random(0))) == {"Red apple", "Roter Apfel", "Pomme rouge"}

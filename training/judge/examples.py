@@ -122,7 +122,8 @@ class PairSource:
         for i in rows[2:]:
             if one.right[i]:
                 yield Pair(one.mention, one.names[i], True)
-        if rng.random() < FAR_SHARE and (name := rng.choice(rng.choice(of_set).names)) not in one.names:
+        far = rng.choice(of_set).names
+        if far and rng.random() < FAR_SHARE and (name := rng.choice(far)) not in one.names:
             yield Pair(one.mention, name, False)
 
     def _of_aliases(self, group: NameGroup, rng: random.Random) -> Iterator[Pair]:

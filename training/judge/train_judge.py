@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ Tokens = tuple[list[int], list[int]]
 def open_judge(model: str, *, layers: int, start: Path | None = None) -> Judge:
     """A judge over the first layers of an encoder: new, or with the weights of one that was trained, in 8 bits where
     they are not kept otherwise. Raises ModelError if there is no such encoder, or it is not in 8 bits; OptionError if
-    `start` has no judge.
+    `start` has no judge, or one of other layers.
     """
     folder = find_model(model).folder
     config = read_json(folder / "config.json")
@@ -54,15 +54,22 @@ def open_judge(model: str, *, layers: int, start: Path | None = None) -> Judge:
     weights = rebuild_phrase_encoder(open_checkpoint(folder))
     if start is None:
         return Judge(weights, n_layers=n_layers, heads=heads)
-    if (start / JUDGE).exists():
-        from safetensors.torch import load_file
+    try:
+        if (start / JUDGE).exists():
+            from safetensors.torch import load_file
 
-        judge = Judge(weights, n_layers=n_layers, heads=heads)
-        judge.load_state_dict(load_file(start / JUDGE))
-        return judge
-    if not (start / JUDGE_FILE).exists():
-        raise OptionError("start", f"'start' has no judge: neither {JUDGE} nor {JUDGE_FILE} is in {start}.")
-    rebuilt, of_name, dense = rebuild_judge(start / JUDGE_FILE, heads)
+            judge = Judge(weights, n_layers=n_layers, heads=heads)
+            judge.load_state_dict(load_file(start / JUDGE))
+            return judge
+        rebuilt, of_name, dense = rebuild_judge(start / JUDGE_FILE, heads, n_layers)
+    except FileNotFoundError:
+        message = f"'start' has no judge: neither {JUDGE} nor {JUDGE_FILE} is in {start}. Name a folder that has one."
+        raise OptionError("start", message) from None
+    except (RuntimeError, ValueError) as error:
+        message = (
+            f"'start' has another judge: that of {start} does not have {n_layers} layers of this encoder. Pass its "
+        )
+        raise OptionError("start", message + "number as 'layers', and the encoder that it was trained with.") from error
     judge = Judge(weights | rebuilt, n_layers=n_layers, heads=heads)
     with torch.no_grad():
         judge.of_name.copy_(torch.tensor(of_name))
@@ -72,14 +79,13 @@ def open_judge(model: str, *, layers: int, start: Path | None = None) -> Judge:
     return judge
 
 
-def mean_of(one: Judge, other: Judge, share: float) -> Judge:
-    """The first judge with the mean of the weights of both, `share` of them the other's. Source: Wortsman et al. 2022,
+def keep(judge: Judge, before: Iterable[Tensor], share: float) -> None:
+    """Take the mean of a judge's weights and those before, with this share of the latter. Source: Wortsman et al. 2022,
     Robust fine-tuning of zero-shot models, equation 1.
     """
     with torch.no_grad():
-        for ours, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        for ours, theirs in zip(judge.parameters(), before, strict=True):
             ours.lerp_(theirs, share)
-    return one
 
 
 def train_judge(request: JudgeRequest) -> JudgeResult:
@@ -99,8 +105,12 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
     words = None if request.wordnet is None else Words.read(Path(request.wordnet))
     source = PairSource(groups, words, given=given, given_share=request.given_share if groups else 1.0)
     torch.manual_seed(request.seed)
+    if request.start is None and request.kept:
+        raise OptionError("kept", "'kept' is a share of the weights of an earlier judge: name that one by 'start'.")
     start = None if request.start is None else Path(request.start)
-    judge = open_judge(str(request.base_model), layers=request.layers, start=start).to(device)
+    judge = open_judge(str(request.base_model), layers=request.layers, start=start)
+    before = [one.detach().clone() for one in judge.parameters()]
+    judge = judge.to(device)
     tokenizer = open_tokenizer(find_model(str(request.base_model)).folder / "tokenizer.json")
     steps = max(1, math.ceil(request.pairs / request.batch_size))
     done = TrainingLoop(
@@ -114,10 +124,7 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
     ).run()
     if done == steps:
         judge = judge.cpu().float()
-        if start is not None and request.kept:
-            judge = mean_of(
-                judge, open_judge(str(request.base_model), layers=request.layers, start=start), request.kept
-            )
+        keep(judge, before, request.kept)
         write(judge, out)
         write_atomically(out / "README.md", _card(request, judge, len(given), sum(len(of) for of, _ in groups)))
     n_given = sum(map(len, given))
