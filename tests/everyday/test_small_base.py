@@ -54,6 +54,26 @@ def test_what_is_in_brackets_tells_names_apart(linker: EntityLinker) -> None:
     assert linker.link("Kerkplein, Aarschot").candidates[0].entity_id == SQUARES[2]
 
 
+def test_a_type_that_the_mention_states_tells_namesakes_apart(shipped: Encoder) -> None:
+    """In brackets, before or behind the name; without it they are ambiguous."""
+    kinds = {"Georgia": ("country", "state"), "Mercury": ("planet", "god"), "Java": ("island", "programming language")}
+    entities = [Entity(f"{name} ({kind})", name, (), (kind,)) for name, some in kinds.items() for kind in some]
+    with EntityLinker.build([*entities, *(Entity(name, name) for name in OTHERS)], model=shipped) as linker:
+        for name, some in kinds.items():
+            assert linker.link(name).nil_reason is NilReason.AMBIGUOUS
+            for mention, kind in ((said, kind) for kind in some for said in (f"{name} ({kind})", f"the {kind} {name}")):
+                assert linker.link(mention).entity_id == f"{name} ({kind})", mention
+
+
+def test_a_name_that_shares_nothing_with_the_mention_needs_the_judge(shipped: Encoder) -> None:
+    """It was linked where nothing else was there."""
+    others = [Entity("mi", "myocardial infarction", ("heart attack", "MI"), ("disease",), ("OTHER",))]
+    others += [Entity(name, name) for name in ("New York Post", "Heathrow Airport", "aspirin", "acetylsalicylic acid")]
+    with EntityLinker.build(others, model=shipped) as linker:
+        for link in linker.link_batch(["ACME", "Acme", "ZEBRA"]):
+            assert link.candidates[0].probability < 0.3, link.mention  # 0.41 by the trees alone
+
+
 def test_a_wanted_type_and_popularity_decide_between_names_alike_but_for_brackets(shipped: Encoder) -> None:
     """Those of other types do not share; popularity counts as between names that are equal."""
     types = {"Springfield (Ohio)": "GPE", "Springfield (Iowa)": "GPE", "Springfield (band)": "ORG", "Chicago": "GPE"}

@@ -14,7 +14,8 @@ from cli_runner import Run
 from tiny_models import NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
 from tiny_wordnet import make_wordnet
 
-from pearl_qdrant.encoder.batching import Batch
+from pearl_qdrant.encoder.batching import Batch, open_tokenizer
+from pearl_qdrant.encoder.checkpoint import open_checkpoint
 from pearl_qdrant.encoder.judge import NameJudge
 from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.encoder.runtime import onnx_runtime
@@ -23,6 +24,7 @@ from pearl_qdrant.errors import CheckpointError, FormatError, OptionError
 from pearl_qdrant.linking.mention_kinds import NamedEntity
 from training.examples.wordnet import read_opposites
 from training.export.export_checkpoint import export_checkpoint
+from training.export.int8_graph import rebuild_phrase_encoder
 from training.judge.differences import Named, Words, other, same, tried
 from training.judge.examples import GivenMention, NameGroup, PairSource, read_examples, write_examples
 from training.judge.network import pad, pair_tokens
@@ -83,6 +85,22 @@ def test_a_judge_is_trained_and_its_graph_says_what_the_network_says(
     assert judge.scores([]).shape == (0,)
 
 
+def test_layers_that_a_start_lacks_change_little_at_first(encoder: Path, tmp_path: Path) -> None:
+    """A judge of one layer gets another, which says about the same."""
+    judge = open_judge(str(encoder), layers=1, start=train_judge(request(encoder, tmp_path)).judge).eval()
+    tokenizer = open_tokenizer(encoder / "tokenizer.json")
+    ids = [tokenizer.encode(name, add_special_tokens=False).ids for name in NAMES_OF_THE_WORLD]
+    batch = pad([pair_tokens(a, b, begin=0, end=2) for a in ids for b in ids[:4]], padding=1)
+    with torch.inference_mode():
+        before = judge(*batch).numpy()
+    judge.grow(rebuild_phrase_encoder(open_checkpoint(encoder)), 99, *batch)
+    with torch.inference_mode():
+        after = judge(*batch).numpy()
+
+    assert len(judge.layers) > 1
+    assert np.corrcoef(before, after)[0, 1] > 0.9
+
+
 def test_a_judge_in_8_bits_is_a_start(encoder: Path, tmp_path: Path) -> None:
     """Its weights are rebuilt from the graph; `kept` gives the mean with them."""
     folder = train_judge(request(encoder, tmp_path)).judge
@@ -102,9 +120,9 @@ def test_a_judge_in_8_bits_is_a_start(encoder: Path, tmp_path: Path) -> None:
     assert not torch.allclose(other["outer.weight"], rebuilt["outer.weight"])
     with pytest.raises(OptionError, match="has no judge"):
         open_judge(str(encoder), layers=1, start=tmp_path)
-    for start in (shipped, folder):
-        with pytest.raises(OptionError, match="Pass its number as 'layers'"):
-            open_judge(str(encoder), layers=2, start=start)
+    grown = train_judge(request(encoder, tmp_path / "grown", start=shipped, layers=2)).judge
+    with pytest.raises(OptionError, match="Pass its number as 'layers'"):
+        open_judge(str(encoder), layers=1, start=grown)
     with pytest.raises(OptionError, match="name that one by 'start'"):
         train_judge(request(encoder, tmp_path, kept=0.5))
 

@@ -299,16 +299,15 @@ def rebuild_phrase_encoder(checkpoint: VerifiedCheckpoint) -> dict[str, Array]:
     return {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in weights}
 
 
-def rebuild_judge(path: Path, heads: int, n_layers: int) -> tuple[dict[str, Array], Array, list[tuple[Array, Array]]]:
+def rebuild_judge(path: Path, heads: int) -> tuple[dict[str, Array], Array, list[tuple[Array, Array]]]:
     """Rebuild what `Int8Graph.build_judge` wrote: the weights of the layers by their names in transformers, with
-    positions and norm, and `of_name` and `dense` as it was given them. Raises ValueError if it has other layers.
+    positions and norm, and `of_name` and `dense` as it was given them.
     """
     graph = _ReadGraph(path)
     tables = [graph.tensors[node.input[0]] for node in graph.of_kind("Slice") if node.input[0] in graph.tensors]
     (positions,) = [table for table in tables if table.ndim == 2]
     dim = positions.shape[1]
-    if len(graph.of_kind("MatMulIntegerToFloat")) != 6 * n_layers:
-        raise ValueError(f"{path} has other layers than {n_layers}")
+    n_layers = len(graph.of_kind("MatMulIntegerToFloat")) // 6
     layers = _layers(graph, n_layers, float(np.sqrt(dim // heads)))
     weights = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in layers}
     weights["embeddings.position_embeddings.weight"] = positions

@@ -43,6 +43,7 @@ class Judge(nn.Module):
         positions = given["embeddings.position_embeddings.weight"]
         self.positions = nn.Parameter(positions + given["embeddings.token_type_embeddings.weight"][0])
         self.first = layer_norm(given, "embeddings.LayerNorm")
+        self._heads = heads
         self.layers = nn.ModuleList(BertLayer(given, f"encoder.layer.{i}", heads) for i in range(n_layers))
         dim = self.words.shape[1]
         self.of_name = nn.Parameter(torch.zeros(dim))
@@ -56,17 +57,40 @@ class Judge(nn.Module):
             ids: Tokens of pairs, (b, t).
             part: 1 for tokens of the mention, 2 for those of the name, 0 for padding, (b, t).
         """
-        is_name = (part == 2).unsqueeze(-1)
-        x = nn.functional.embedding(ids, self.words) + self.positions[: ids.shape[1]] + is_name * self.of_name
-        x, wide = self.first(x), (part != 0)[:, None, None, :]
-        for layer in self.layers:
-            x = layer(x, wide)
-        x = x.float()
+        x = self._read(ids, part).float()
         u, v = _mean(x, part == 1), _mean(x, part == 2)
         cosine = nn.functional.cosine_similarity(u, v, dim=1).unsqueeze(1)
         both = torch.cat([(u - v).abs(), u * v, u + v, cosine], dim=1)
         logits: Tensor = self.outer(nn.functional.gelu(self.inner(both)))[:, 0]
         return logits
+
+    def _read(self, ids: Tensor, part: Tensor) -> Tensor:  # (b, t), (b, t) -> (b, t, dim)
+        is_name = (part == 2).unsqueeze(-1)
+        x = nn.functional.embedding(ids, self.words) + self.positions[: ids.shape[1]] + is_name * self.of_name
+        x, wide = self.first(x), (part != 0)[:, None, None, :]
+        for layer in self.layers:
+            x = layer(x, wide)
+        return x
+
+    def grow(self, tensors: Mapping[str, npt.NDArray[Any]], n_layers: int, ids: Tensor, part: Tensor) -> None:
+        """Add the encoder's next layers, up to so many, which return about what they are given until they have learnt
+        (Chen et al. 2016, Net2Net): what they add is 0, and their norms give back the mean and the deviation that the
+        last layer's vectors have in a batch of pairs.
+        """
+        n_layers = min(n_layers, sum(name.endswith(".attention.self.query.weight") for name in tensors))
+        given = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
+        with torch.no_grad():
+            x = self._read(ids, part)[part != 0]
+            mean, deviation = x.mean(1).mean(), x.std(1, correction=0).mean()
+            for i in range(len(self.layers), n_layers):
+                layer = BertLayer(given, f"encoder.layer.{i}", self._heads)
+                for dense in (layer.mixed, layer.outer):
+                    dense.weight.zero_()
+                    dense.bias.zero_()
+                for norm in (layer.between, layer.after):
+                    norm.weight.fill_(deviation)
+                    norm.bias.fill_(mean)
+                self.layers.append(layer)
 
     def bert_tensors(self) -> dict[str, Tensor]:
         """The weights of the layers by their names in BertModel, without the word table; token types are in the

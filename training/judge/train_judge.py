@@ -45,32 +45,43 @@ Tokens = tuple[list[int], list[int]]
 
 def open_judge(model: str, *, layers: int, start: Path | None = None) -> Judge:
     """A judge over the first layers of an encoder: new, or with the weights of one that was trained, in 8 bits where
-    they are not kept otherwise. Raises ModelError if there is no such encoder, or it is not in 8 bits; OptionError if
-    `start` has no judge, or one of other layers.
+    they are not kept otherwise, which may have fewer layers. Raises ModelError if there is no such encoder, or it is
+    not in 8 bits; OptionError if `start` has no judge, or one of more layers or of another encoder.
     """
-    folder = find_model(model).folder
-    config = read_json(folder / "config.json")
+    config = read_json(find_model(model).folder / "config.json")
     heads, n_layers = int(config["num_attention_heads"]), min(layers, int(config["num_hidden_layers"]))
-    weights = rebuild_phrase_encoder(open_checkpoint(folder))
+    weights = _encoder_weights(model)
     if start is None:
         return Judge(weights, n_layers=n_layers, heads=heads)
     try:
         if (start / JUDGE).exists():
             from safetensors.torch import load_file
 
-            judge = Judge(weights, n_layers=n_layers, heads=heads)
-            judge.load_state_dict(load_file(start / JUDGE))
-            return judge
-        rebuilt, of_name, dense = rebuild_judge(start / JUDGE_FILE, heads, n_layers)
+            state = load_file(start / JUDGE)
+            judge = Judge(weights, n_layers=sum(name.endswith(".qkv.weight") for name in state), heads=heads)
+            judge.load_state_dict(state)
+        else:
+            judge = _rebuilt(start / JUDGE_FILE, weights, heads)
     except FileNotFoundError:
         message = f"'start' has no judge: neither {JUDGE} nor {JUDGE_FILE} is in {start}. Name a folder that has one."
         raise OptionError("start", message) from None
-    except (RuntimeError, ValueError) as error:
-        message = (
-            f"'start' has another judge: that of {start} does not have {n_layers} layers of this encoder. Pass its "
-        )
-        raise OptionError("start", message + "number as 'layers', and the encoder that it was trained with.") from error
-    judge = Judge(weights | rebuilt, n_layers=n_layers, heads=heads)
+    except (KeyError, RuntimeError, ValueError) as error:
+        message = f"'start' has another judge: that of {start} is not made of this encoder. Pass the one that it was "
+        raise OptionError("start", message + "trained with.") from error
+    if len(judge.layers) > n_layers:
+        message = f"'start' has more than {n_layers} layers: {len(judge.layers)}. Pass its number as 'layers'."
+        raise OptionError("start", message)
+    return judge
+
+
+def _encoder_weights(model: str) -> dict[str, Any]:
+    return rebuild_phrase_encoder(open_checkpoint(find_model(model).folder))
+
+
+def _rebuilt(path: Path, weights: dict[str, Any], heads: int) -> Judge:
+    found, of_name, dense = rebuild_judge(path, heads)
+    n_layers = sum(name.endswith(".attention.self.query.weight") for name in found)
+    judge = Judge(weights | found, n_layers=n_layers, heads=heads)
     with torch.no_grad():
         judge.of_name.copy_(torch.tensor(of_name))
         for layer, (matrix, bias) in zip((judge.inner, judge.outer), dense, strict=True):
@@ -108,14 +119,14 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
     if request.start is None and request.kept:
         raise OptionError("kept", "'kept' is a share of the weights of an earlier judge: name that one by 'start'.")
     start = None if request.start is None else Path(request.start)
-    judge = open_judge(str(request.base_model), layers=request.layers, start=start)
-    before = [one.detach().clone() for one in judge.parameters()]
-    judge = judge.to(device)
+    judge = open_judge(str(request.base_model), layers=request.layers, start=start).to(device)
     tokenizer = open_tokenizer(find_model(str(request.base_model)).folder / "tokenizer.json")
     steps = max(1, math.ceil(request.pairs / request.batch_size))
+    objective = JudgeObjective(judge, source, tokenizer, request, steps=steps)
+    before = [one.detach().cpu().clone() for one in judge.parameters()]
     done = TrainingLoop(
         name="judge",
-        objective=JudgeObjective(judge, source, tokenizer, request, steps=steps),
+        objective=objective,
         steps=steps,
         folder=out / "training",
         resume=not request.restart,
@@ -162,7 +173,7 @@ class JudgeBatch:
 
 
 class JudgeObjective(Objective):
-    """Binary cross-entropy over pairs that a source draws."""
+    """Binary cross-entropy over pairs that a source draws, of a judge that gets the layers that it lacks."""
 
     record = LossRecord
     clip = 1.0
@@ -173,6 +184,10 @@ class JudgeObjective(Objective):
         self._special = [tokenizer.token_to_id(token) for token in ("<s>", "</s>", "<pad>")]
         self._device = next(judge.parameters()).device
         self._precision = find_precision(request.precision, self._device)
+        if request.start is not None:
+            first = self._chunk(0)[0]
+            weights = _encoder_weights(str(request.base_model))
+            judge.grow(weights, request.layers, first.ids.to(self._device), first.part.to(self._device))
         new = {id(one) for one in (*judge.inner.parameters(), *judge.outer.parameters(), judge.of_name)}
         groups = [
             {"params": [one for one in judge.parameters() if id(one) not in new], "rate": 1.0},

@@ -32,6 +32,7 @@ from pearl_qdrant.lexical.ngrams import fold_name, latin
 from pearl_qdrant.linking.mentions import are_several_numbers, is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
+    AGREES,
     COLUMN,
     FEATURES,
     JUDGE,
@@ -74,7 +75,7 @@ BACKGROUND = slice(5, 10)  # ranks of the candidates that measure how crowded th
 _NO_MARGINS = (0.0,) * (MARGINS.stop - MARGINS.start)
 LEAST_LOG_SIZE = math.log(300)  # the coefficients are fitted to bases of 300 names and more
 
-N_JUDGED = 2
+N_JUDGED = 3
 """Candidates of a mention whose names the judge reads. More hardly change an answer (docs/experiments/decision.md)."""
 
 LONG = 30  # letters and digits beyond which a mention counts as no longer
@@ -171,8 +172,6 @@ CRAFT's Sequence Ontology and BC5CDR, 97 % of its Cell Ontology (docs/experiment
 HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
 """The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
 can take from their probability."""
-
-AGREES = 1.0  # score of the judge from which it takes two names for one thing
 
 MOST_UNJUDGED = 0.949
 """The highest probability without an exact name, an id, something learned or the judge's agreement: below it other
@@ -457,9 +456,10 @@ def _apply_rules(
     offsets = [0.0] * len(names)
     rule: RuleName | None = "exact name" if own else None
     if len(group) > 1:
-        parts, rule = shares([names[i] for i in group], mention)
-        for i, part in zip(group, parts, strict=True):
-            offsets[i] = math.log(max(part, 1e-9) * len(group))
+        of_type = [i for i in group if judged_name(of_mention, names[i].point) != names[i].point.name] or group
+        parts, rule = shares([names[i] for i in of_type], mention)
+        for i in group:
+            offsets[i] = math.log(max(dict(zip(of_type, parts, strict=True)).get(i, 0.0), 1e-9) * len(group))
         if of_core:
             # Vectors differ by what is in brackets, which the mention does not say.
             level = float(np.logaddexp.reduce(logits[group])) - math.log(len(group))
