@@ -61,8 +61,9 @@ def test_a_type_that_the_mention_states_tells_namesakes_apart(shipped: Encoder) 
     with EntityLinker.build([*entities, *(Entity(name, name) for name in OTHERS)], model=shipped) as linker:
         for name, some in kinds.items():
             assert linker.link(name).nil_reason is NilReason.AMBIGUOUS
-            for mention, kind in ((said, kind) for kind in some for said in (f"{name} ({kind})", f"the {kind} {name}")):
-                assert linker.link(mention).entity_id == f"{name} ({kind})", mention
+            for kind in some:
+                for mention in (f"{name} ({kind})", f"the {kind} {name}"):
+                    assert linker.link(mention).entity_id == f"{name} ({kind})", mention
 
 
 def test_a_name_that_shares_nothing_with_the_mention_needs_the_judge(shipped: Encoder) -> None:

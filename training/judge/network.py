@@ -70,7 +70,8 @@ class Judge(nn.Module):
         x, wide = self.first(x), (part != 0)[:, None, None, :]
         for layer in self.layers:
             x = layer(x, wide)
-        return x
+        found: Tensor = x
+        return found
 
     def grow(self, tensors: Mapping[str, npt.NDArray[Any]], n_layers: int, ids: Tensor, part: Tensor) -> None:
         """Add the encoder's next layers, up to so many, which return about what they are given until they have learnt

@@ -26,12 +26,14 @@ class JudgeRequest(Options):
     base_model: StrPath = DEFAULT_MODEL
     """Encoder whose word table and first layers the judge starts from: a shipped name or a checkpoint."""
     start: StrPath | None = None
-    """A judge to start from: a folder that this stage wrote, or a model with a judge, in 8 bits."""
+    """A judge to start from: a folder that this stage wrote, or a model with a judge, in 8 bits; it may have fewer
+    layers."""
     kept: Share = 0.0
     """Share of the weights of `start` in the mean that is written (Wortsman et al. 2022); 0 to 0.5 where it learns what
     `start` had not seen."""
     layers: Count = 4
-    """First layers of the encoder that the judge has, all where there are fewer."""
+    """First layers of the encoder that the judge has, all where there are fewer; those that `start` lacks say nothing
+    at first."""
     pairs: Count = 500_000
     """Pairs that it learns from."""
     batch_size: Count = 64
