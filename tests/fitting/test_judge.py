@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from cli_runner import Run
+from safetensors.torch import save_file
 from tiny_models import NAMES_OF_THE_WORLD, make_multilingual_bert, make_pearl
 from tiny_wordnet import make_wordnet
 
@@ -123,6 +124,11 @@ def test_a_judge_in_8_bits_is_a_start(encoder: Path, tmp_path: Path) -> None:
     grown = train_judge(request(encoder, tmp_path / "grown", start=shipped, layers=2)).judge
     with pytest.raises(OptionError, match="Pass its number as 'layers'"):
         open_judge(str(encoder), layers=1, start=grown)
+    other = tmp_path / "other"
+    other.mkdir()
+    save_file({"layers.0.qkv.weight": torch.zeros(6, 2)}, other / "judge.safetensors")
+    with pytest.raises(OptionError, match="is not made of this encoder"):
+        open_judge(str(encoder), layers=1, start=other)
     with pytest.raises(OptionError, match="name that one by 'start'"):
         train_judge(request(encoder, tmp_path, kept=0.5))
 

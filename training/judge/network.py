@@ -84,7 +84,7 @@ class Judge(nn.Module):
             x = self._read(ids, part)[part != 0]
             mean, deviation = x.mean(1).mean(), x.std(1, correction=0).mean()
             for i in range(len(self.layers), n_layers):
-                layer = BertLayer(given, f"encoder.layer.{i}", self._heads)
+                layer = BertLayer(given, f"encoder.layer.{i}", self._heads).to(x.device)
                 for dense in (layer.mixed, layer.outer):
                     dense.weight.zero_()
                     dense.bias.zero_()

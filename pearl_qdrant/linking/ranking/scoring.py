@@ -458,8 +458,9 @@ def _apply_rules(
     if len(group) > 1:
         of_type = [i for i in group if judged_name(of_mention, names[i].point) != names[i].point.name] or group
         parts, rule = shares([names[i] for i in of_type], mention)
+        share_of = dict(zip(of_type, parts, strict=True))
         for i in group:
-            offsets[i] = math.log(max(dict(zip(of_type, parts, strict=True)).get(i, 0.0), 1e-9) * len(group))
+            offsets[i] = math.log(max(share_of.get(i, 0.0), 1e-9) * len(group))
         if of_core:
             # Vectors differ by what is in brackets, which the mention does not say.
             level = float(np.logaddexp.reduce(logits[group])) - math.log(len(group))
