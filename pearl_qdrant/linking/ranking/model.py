@@ -214,7 +214,7 @@ mentions of 95 sets 56 % were right at 0.73, alike in sets that the trees saw an
 
 FAR_DOUBT, FAR = 1.0, 0.25
 """Logits that a name loses that shares no letters with the mention and is below this cosine, where the judge does not
-agree: `ACME` is no myocardial infarction. None of such links in 140 sets was right."""
+agree: `ACME` is no myocardial infarction in a base of seven. It changes none of 36,000 answers of 90 sets."""
 
 
 def doubt_of(first: npt.NDArray[np.floating[Any]]) -> float:
