@@ -31,7 +31,7 @@ class JudgeRequest(Options):
     kept: Share = 0.0
     """Share of the weights of `start` in the mean that is written (Wortsman et al. 2022); 0 to 0.5 where it learns what
     `start` had not seen."""
-    layers: Count = 4
+    layers: Count = 6
     """First layers of the encoder that the judge has, all where there are fewer; those that `start` lacks say nothing
     at first."""
     pairs: Count = 500_000

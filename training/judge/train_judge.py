@@ -184,7 +184,7 @@ class JudgeObjective(Objective):
         self._special = [tokenizer.token_to_id(token) for token in ("<s>", "</s>", "<pad>")]
         self._device = next(judge.parameters()).device
         self._precision = find_precision(request.precision, self._device)
-        if request.start is not None:
+        if len(judge.layers) < request.layers:
             first = self._chunk(0)[0]
             weights = _encoder_weights(str(request.base_model))
             judge.grow(weights, request.layers, first.ids.to(self._device), first.part.to(self._device))

@@ -32,7 +32,6 @@ from pearl_qdrant.lexical.ngrams import fold_name, latin
 from pearl_qdrant.linking.mentions import are_several_numbers, is_no_name, is_too_long, stands_for_nothing
 from pearl_qdrant.linking.options import OnTie
 from pearl_qdrant.linking.ranking.model import (
-    AGREES,
     COLUMN,
     FEATURES,
     JUDGE,
@@ -172,6 +171,8 @@ CRAFT's Sequence Ontology and BC5CDR, 97 % of its Cell Ontology (docs/experiment
 HIGHEST_THRESHOLD = EXACT_CERTAINTY - 0.005
 """The highest threshold of a calibration, so that none loses exact names. The margin is what another slope or NIL bias
 can take from their probability."""
+
+AGREES = 1.0  # score of the judge from which it takes two names for one thing
 
 MOST_UNJUDGED = 0.949
 """The highest probability without an exact name, an id, something learned or the judge's agreement: below it other
@@ -458,9 +459,8 @@ def _apply_rules(
     if len(group) > 1:
         of_type = [i for i in group if judged_name(of_mention, names[i].point) != names[i].point.name] or group
         parts, rule = shares([names[i] for i in of_type], mention)
-        share_of = dict(zip(of_type, parts, strict=True))
-        for i in group:
-            offsets[i] = math.log(max(share_of.get(i, 0.0), 1e-9) * len(group))
+        for i, part in (dict.fromkeys(group, 0.0) | dict(zip(of_type, parts, strict=True))).items():
+            offsets[i] = math.log(max(part, 1e-9) * len(group))
         if of_core:
             # Vectors differ by what is in brackets, which the mention does not say.
             level = float(np.logaddexp.reduce(logits[group])) - math.log(len(group))
