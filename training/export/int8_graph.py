@@ -84,11 +84,14 @@ class _Hidden:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Quantised activations: names of uint8 rows, (b * t, k), and scales, (b * t, 1), and the zero point."""
+    """Quantised activations: names of uint8 rows, (b * t, k), and scales, (b * t, 1) or one for all, and the zero
+    point.
+    """
 
     value: str
     scale: str
     zero: int
+    has_one_scale: bool = False
 
 
 class Int8Graph(GraphBuilder):
@@ -103,6 +106,7 @@ class Int8Graph(GraphBuilder):
         self._n_layers: int = config.num_hidden_layers
         self._epsilon: float = config.layer_norm_eps
         self._zeros: dict[int, str] = {}
+        self._has_one_scale = False
 
     def build(self, network: PearlNetwork) -> ModelProto:
         """Build the whole graph. Hidden states are (b * t, dim); only attention needs (b, t, dim)."""
@@ -128,6 +132,7 @@ class Int8Graph(GraphBuilder):
         (b, t, dim), part (b, t) int64 -> logit (b,). `of_name` is added to the tokens of the name, (dim,); `dense` are
         the matrices, (k, n), and biases of the layers after the means.
         """
+        self._has_one_scale = True
         self._set_size("part")
         is_name = self.op("Cast", self.op("Equal", "part", self.ints(2)), to=TensorProto.FLOAT)
         is_mention = self.op("Cast", self.op("Equal", "part", self.ints(1)), to=TensorProto.FLOAT)
@@ -193,28 +198,27 @@ class Int8Graph(GraphBuilder):
     def _attend(self, i: int, hidden: _Hidden, mask: str) -> _Hidden:
         """Add the self-attention of a layer, its output matrix and the LayerNorm after it."""
         name = f"encoder.layer.{i}.attention"
-        rows = self._quantize(hidden.value)
+        rows = self._quantize_alike(hidden, f"{name}.self.query")
         root = float(np.sqrt(self._dim // self._n_heads))
-        query = self._sum(*self._dense(rows, f"{name}.self.query", hidden.scales, divide=root))
-        key, _ = self._dense(rows, f"{name}.self.key", hidden.scales)
-        value = self._sum(*self._dense(rows, f"{name}.self.value", hidden.scales))
+        query = self._dense(rows, f"{name}.self.query", hidden.scales, divide=root)
+        key = self._dense(rows, f"{name}.self.key", hidden.scales, with_bias=False)
+        value = self._dense(rows, f"{name}.self.value", hidden.scales)
         scores = self.op("MatMul", self._heads(query, 0, 2, 1, 3), self._heads(key, 0, 2, 3, 1))
         shares = self.op("Softmax", self.op("Add", scores, mask), axis=-1)  # (b, heads, t, t)
         mixed = self.op("MatMul", shares, self._heads(value, 0, 2, 1, 3))
         joined = self.op("Reshape", self.op("Transpose", mixed, perm=[0, 2, 1, 3]), self.ints(-1, self._dim))
-        attended, bias = self._dense(self._quantize(joined), f"{name}.output.dense")
-        readers = [f"encoder.layer.{i}.intermediate.dense"]
-        return self._norm(f"{name}.output", self._sum(attended, bias, self._unscaled(hidden)), readers)
+        rows = self._quantize_alike(_Hidden(joined, np.ones(self._dim, np.float32)), f"{name}.output.dense")
+        summed = self._dense(rows, f"{name}.output.dense", others=[self._unscaled(hidden)])
+        return self._norm(f"{name}.output", summed, [f"encoder.layer.{i}.intermediate.dense"])
 
     def _feed_forward(self, i: int, hidden: _Hidden) -> _Hidden:
         """Add the two dense layers of a layer and the LayerNorm after them."""
         name = f"encoder.layer.{i}"
-        inner = self._sum(*self._dense(self._quantize(hidden.value), f"{name}.intermediate.dense", hidden.scales))
+        rows = self._quantize_alike(hidden, f"{name}.intermediate.dense")
+        inner = self._dense(rows, f"{name}.intermediate.dense", hidden.scales)
         rows = self._quantize(self.op("Gelu", inner, domain=FUSED), after_gelu=True)
-        outer, bias = self._dense(rows, f"{name}.output.dense")
-        return self._norm(
-            f"{name}.output", self._sum(outer, bias, self._unscaled(hidden)), self._attention_readers(i + 1)
-        )
+        summed = self._dense(rows, f"{name}.output.dense", others=[self._unscaled(hidden)])
+        return self._norm(f"{name}.output", summed, self._attention_readers(i + 1))
 
     def _attention_readers(self, i: int) -> list[str]:
         """Return the dense layers that read the input of layer i; none after the last layer."""
@@ -254,26 +258,46 @@ class Int8Graph(GraphBuilder):
         rows = self.op("QuantizeLinear", x, scale, self._zeros[zero], axis=0)
         return _Rows(rows, self.op("Unsqueeze", scale, self.ints(-1)), zero)
 
-    def _dense(self, rows: _Rows, name: str, scales: Array | None = None, *, divide: float = 1.0) -> tuple[str, Array]:
-        """Multiply rows, divided by `scales`, (k,), before quantisation, by a matrix; returns product and bias."""
+    def _quantize_alike(self, hidden: _Hidden, reader: str) -> _Rows:
+        """Quantise values whose range hardly differs between tokens for the dense layer that reads them: with one scale
+        for all rows where the graph has such, from the largest value seen.
+        """
+        if not self._has_one_scale:
+            return self._quantize(hidden.value)
+        scale = self.floats((self._inputs[reader].largest / hidden.scales).max() / (255 - _MIDDLE))
+        rows = self.op("QuantizeLinear", hidden.value, scale, self.constant(np.uint8(_MIDDLE)))
+        return _Rows(rows, scale, _MIDDLE, has_one_scale=True)
+
+    def _dense(
+        self,
+        rows: _Rows,
+        name: str,
+        scales: Array | None = None,
+        *,
+        divide: float = 1.0,
+        with_bias: bool = True,
+        others: Sequence[str] = (),
+    ) -> str:
+        """Multiply rows, divided by `scales`, (k,), before quantisation, by a matrix, and add bias and other values."""
         scales = np.ones(len(self._inputs[name].mean), dtype=np.float32) if scales is None else scales
         exact = self._matrix(name) * scales[:, None] / divide
         matrix, columns = quantize_columns(exact)
+        lost: Array = (self._inputs[name].mean / scales) @ (exact - matrix * columns)
+        bias = [self.floats(self._weights[f"{name}.bias"] / divide + lost)] if with_bias else []
         product = self.op(
             "MatMulIntegerToFloat",
             rows.value,
             self.constant(matrix),
-            self.floats(1.0),
+            rows.scale if rows.has_one_scale else self.floats(1.0),
             self.floats(columns),
             self.constant(np.uint8(rows.zero)),
+            *(["", *bias] if rows.has_one_scale else []),
             domain=FUSED,
         )
-        lost: Array = (self._inputs[name].mean / scales) @ (exact - matrix * columns)
-        return self.op("Mul", product, rows.scale), self._weights[f"{name}.bias"] / divide + lost
-
-    def _sum(self, x: str, bias: Array, *others: str) -> str:
+        added = [*others] if rows.has_one_scale else [*bias, *others]
+        product = product if rows.has_one_scale else self.op("Mul", product, rows.scale)
         # Not Add, which the optimizer fuses with the next operator.
-        return self.op("Sum", x, self.floats(bias), *others)
+        return self.op("Sum", product, *added) if added else product
 
     def _pool(self, hidden: str, pooling: str) -> str:
         """Pool (b, t, dim) to (b, dim)."""
@@ -426,7 +450,9 @@ def _dense(
     matrix = graph.tensors[product.input[1]].astype(np.float32) * graph.tensors[product.input[3]]
     yield f"{name}.weight", (matrix * np.reshape(rows, (-1, 1))).T
     bias = np.zeros(matrix.shape[1], dtype=np.float32)
-    if with_bias:
+    if with_bias and len(product.input) > 6:
+        bias = graph.tensors[product.input[6]] * times
+    elif with_bias:
         scaled = graph.reader(product.output[0], "Mul")
         bias = graph.tensors[graph.reader(scaled.output[0], "Sum").input[1]] * times
     yield f"{name}.bias", bias

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,19 +136,19 @@ def train_judge(request: JudgeRequest) -> JudgeResult:
     if done == steps:
         judge = judge.cpu().float()
         keep(judge, before, request.kept)
-        write(judge, out)
+        write(judge, out, objective.shown())
         write_atomically(out / "README.md", _card(request, judge, len(given), sum(len(of) for of, _ in groups)))
     n_given = sum(map(len, given))
     return JudgeResult(out, done, sum(len(of) for of, _ in groups), n_given)
 
 
-def write(judge: Judge, out: Path) -> None:
-    """Write a judge's weights and its graph."""
+def write(judge: Judge, out: Path, pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Write a judge's weights and its graph; `pairs` as for `write_judge`."""
     from safetensors.torch import save_file
 
     out.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in judge.state_dict().items()}, out / JUDGE)
-    write_judge(judge, out / GRAPH)
+    write_judge(judge, out / GRAPH, pairs)
 
 
 def _card(request: JudgeRequest, judge: Judge, n_sets: int, n_groups: int) -> str:
@@ -210,6 +210,10 @@ class JudgeObjective(Objective):
             if at == 0 or step == steps.start:
                 made = self._chunk(chunk)
             yield made[at]
+
+    def shown(self) -> list[tuple[Tensor, Tensor]]:
+        """Tokens and parts of some pairs, (b, t) each."""
+        return [(batch.ids, batch.part) for batch in self._chunk(0)]
 
     def _chunk(self, number: int) -> list[JudgeBatch]:
         rng = random.Random(f"{self._request.seed} {number}")
