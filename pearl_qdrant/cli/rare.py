@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ingest.base.format import ReadOptions
-from pearl_qdrant.linking.options import CommonWords, OnTie, TypeMode
-from pearl_qdrant.options import Count, Device, Model, Options
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S
+from pearl_qdrant.linking.options import CommonWords, Markup, OnTie, PassageFormat, TypeMode
+from pearl_qdrant.options import Count, Device, Model, Natural, Options
+from pearl_qdrant.records import Assertion
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_PRECISION, DEFAULT_WAIT_S
+from training.options import LoveConfig
 
 
 class TargetSettings(Options):
@@ -34,6 +36,10 @@ class ManySettings(TargetSettings):
 class LinkSettings(ManySettings):
     """Of `link`."""
 
+    format: Literal["lines", "jsonl"] | None = None
+    """One mention a line (lines), or documents with the places of their mentions as JSON objects, one a line (jsonl):
+    the mentions of a document are linked together. [default: jsonl for a file that ends in .jsonl or .ndjson, else
+    lines]"""
     languages: tuple[str, ...] = ()
     """Find only names in these languages, such as de, which includes de-at, and names without a stated language; may be
     repeated."""
@@ -48,6 +54,15 @@ class LinkSettings(ManySettings):
 class AnnotateSettings(ManySettings):
     """Of `annotate`."""
 
+    format: PassageFormat | None = None
+    """Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole file
+    is one passage (whole). [default: jsonl for a file that ends in .jsonl or .ndjson, else lines]"""
+    markup: Markup | None = None
+    """How the text is written: tags and signs are no text."""
+    assertions: tuple[Annotated[Assertion, BeforeValidator(lambda said: said.replace("-", "_"))], ...] = ()
+    """Only mentions of which the text says one of these; may be repeated."""
+    document: bool = False
+    """Link the mentions of a passage together, as those of a document: partial names, entities linked in the base."""
     include_nil: bool = False
     """Also spans that look like mentions but have no entity."""
     nested: bool = False
@@ -71,6 +86,11 @@ class LearnSettings(TargetSettings):
 class CalibrateSettings(TargetSettings):
     """Of `calibrate`."""
 
+    precision: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description=f"Share of links that shall be right. [default: {DEFAULT_PRECISION}; with --labelled most right "
+        "answers]",
+    )
     figure: Path | None = None
     """Draw reliability diagrams to this PNG file."""
     questions: Count = 30
@@ -82,6 +102,10 @@ class ResolveSettings(TargetSettings):
 
     precision: Annotated[float, Field(ge=0, le=1)] = 0.98
     """Share of the merges that should be right; what is less certain goes to --review."""
+    decisions: Path | None = None
+    """A review whose column `decision` says `same` or `different` where it should."""
+    undo: tuple[str, ...] = ()
+    """Take a name out of its node in --previous; may be repeated."""
 
 
 class PushSettings(Options):
@@ -93,9 +117,22 @@ class PushSettings(Options):
     """Copies of each shard. [default: the server's, usually 1]"""
 
 
+class LoveSettings(LoveConfig):
+    """Of `train love`."""
+
+    vectors: Path | None = None
+    """Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's."""
+    restart: bool = False
+    """Start over, even if OUT holds the state of a run."""
+
+
 class IngestSettings(PushSettings, ReadOptions):
     """Of `ingest`."""
 
+    kb_version: str | None = None
+    """Release of the base, for the record."""
+    max_errors: Natural = DEFAULT_MAX_ERRORS
+    """Bad rows to skip before giving up; where it is not given, also at most 1 % of the rows."""
     device: Device = DEFAULT_DEVICE
     """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
     prefix: str | None = None

@@ -24,6 +24,7 @@ OnTie = Literal["canonical", "null", "first"]
 CommonWords = Literal["skip", "capitalised", "all"]
 Markup = Literal["html", "markdown"]
 OffsetUnit = Literal["characters", "utf-16"]
+PassageFormat = Literal["lines", "jsonl", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
