@@ -179,7 +179,7 @@ def test_train_ulr_writes_an_encoder(run: Run, bert: Path, tmp_path: Path) -> No
     outcome = run(*words, "--text", str(text))
 
     assert outcome.status == 0, outcome.err
-    assert f"{tmp_path / 'out'}: 3 steps, the first 1 of the MLM head alone" in outcome.err
+    assert f"{tmp_path / 'out'}: 3 steps; log in " in outcome.err
     assert load_encoder(str(tmp_path / "out"), device="cpu").info.dim == 32
     refused = run(*words, "--text", str(text), "--ngrams", str(tmp_path))
     assert refused.status == 2
