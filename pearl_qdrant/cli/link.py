@@ -19,12 +19,12 @@ from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import ask, echo, echo_json, table_lines, visible
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, PassageFormat
 from pearl_qdrant.records import link_record
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.linking.mention_detection.blocks import Passage
+    from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, PassageFormat
     from pearl_qdrant.records import Annotation, Candidate, Link
 
 
@@ -121,6 +121,7 @@ def link(  # long: help has its examples
         has_documents=has_documents,
     )
     from pearl_qdrant.linking.mentions import read_text_lines
+    from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
     from pearl_qdrant.linking.tables import find_names
     from pearl_qdrant.report import LinkReport
@@ -330,6 +331,8 @@ def annotate(
     if file is None and (of_file := settings.keys() & {"format", "workers"}):
         raise click.UsageError(f"--set {min(of_file)} is for --file.")
     workers, kind = settings.pop("workers", None), settings.pop("format", None)
+    from pearl_qdrant.linking.options import AnnotateOptions
+
     options = AnnotateOptions(**given, **settings)
     with target.open() as linker:
         for key, found in _annotated(linker, text, file, kind, options, workers):

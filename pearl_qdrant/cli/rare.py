@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from ingest.base.format import ReadOptions
-from pearl_qdrant.linking.options import CommonWords, Markup, OnTie, PassageFormat, TypeMode
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, PassageFormat
 from pearl_qdrant.options import Count, Device, Model, Natural, Options
-from pearl_qdrant.records import Assertion
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_PRECISION, DEFAULT_WAIT_S
 from training.options import LoveConfig
 
@@ -25,53 +24,26 @@ class TargetSettings(Options):
 class ManySettings(TargetSettings):
     """What `link` and `annotate` share."""
 
-    on_tie: OnTie = "canonical"
-    """If several entities have the name: popularity or the canonical name decides, and if it does not, NIL (canonical);
-    always NIL (null); the first of them (first)."""
     workers: Count | None = None
     """Processes that link what is in --file (embedded store), four a core at most. [default: one a core for many, else
     1, this one alone]"""
 
 
-class LinkSettings(ManySettings):
+class LinkSettings(ManySettings, LinkOptions):
     """Of `link`."""
 
     format: Literal["lines", "jsonl"] | None = None
     """One mention a line (lines), or documents with the places of their mentions as JSON objects, one a line (jsonl):
     the mentions of a document are linked together. [default: jsonl for a file that ends in .jsonl or .ndjson, else
     lines]"""
-    languages: tuple[str, ...] = ()
-    """Find only names in these languages, such as de, which includes de-at, and names without a stated language; may be
-    repeated."""
-    type_mode: TypeMode = "hard"
-    """Admit only entities of --type (hard), prefer them (soft), or ignore types (off)."""
-    nil_bias: float = 0.0
-    """Added to the logit of NIL: below 0 more is linked."""
-    split: bool = False
-    """Link each name of a list (`X; Y`, `X and Y`), which is NIL as a whole."""
 
 
-class AnnotateSettings(ManySettings):
+class AnnotateSettings(ManySettings, AnnotateOptions):
     """Of `annotate`."""
 
     format: PassageFormat | None = None
     """Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole file
     is one passage (whole). [default: jsonl for a file that ends in .jsonl or .ndjson, else lines]"""
-    markup: Markup | None = None
-    """How the text is written: tags and signs are no text."""
-    assertions: tuple[Annotated[Assertion, BeforeValidator(lambda said: said.replace("-", "_"))], ...] = ()
-    """Only mentions of which the text says one of these; may be repeated."""
-    document: bool = False
-    """Link the mentions of a passage together, as those of a document: partial names, entities linked in the base."""
-    include_nil: bool = False
-    """Also spans that look like mentions but have no entity."""
-    nested: bool = False
-    """Also mentions inside other mentions: York in New York."""
-    common_words: CommonWords = "capitalised"
-    """Whether a frequent word alone is a mention: never (skip), where it is written as the name is (capitalised), or
-    always (all)."""
-    context: str | None = None
-    """What the passages are about; chooses between entities that nothing else separates."""
 
 
 class LearnSettings(TargetSettings):
