@@ -133,7 +133,7 @@ def _print(result: ReencodeResult, store: str) -> None:
     if not result.switched and result.everyday is not None:
         echo(
             f"{result.collection}: stays with {result.model_before}. The version with {result.model} is kept, hidden: "
-            f"the same command without --everyday switches to it, and collections prune deletes it.",
+            "the same command without --everyday switches to it, and collections prune deletes it.",
             err=True,
         )
         return

@@ -38,7 +38,7 @@ Names = Annotated[Sequence[str], BeforeValidator(_as_tuple)]
 
 Languages = Annotated[Sequence[str], BeforeValidator(lambda given: tuple(one.lower() for one in _as_tuple(given)))]
 Assertions = Annotated[
-    Sequence[Assertion], BeforeValidator(lambda given: tuple(one.replace("-", "_") for one in _as_tuple(given)))
+    Sequence[Assertion], BeforeValidator(lambda given: tuple(str(one).replace("-", "_") for one in _as_tuple(given)))
 ]
 Probability = Annotated[float, Field(ge=0, le=1)]
 _UNCHECKED = PlainValidator(lambda given: given)
@@ -113,7 +113,7 @@ LabelTypes = Annotated[Mapping[str, str | Sequence[str]], SkipJsonSchema()]
 
 
 class AnnotateOptions(Options):
-    """How the mentions of a passage are found and linked. Not hashable with `label_types`."""
+    """How the mentions of a passage are found and linked."""
 
     types: Names = ()
     """Only entities of these types, native or coarse, ancestors included. In Python one string is one type."""
