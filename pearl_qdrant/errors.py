@@ -2,7 +2,7 @@
 
     PearlQdrantError
     ├── SettingsError            an option or environment variable is not valid
-    │   └── OptionError          an option does not fit the input or the collection
+    │   └── OptionError          an option does not fit the input or the collection; also a ValueError
     ├── ModelError
     │   ├── ModelNotFoundError   no shipped model, folder or hub id of that name
     │   ├── CheckpointError      a checkpoint file is missing, truncated, changed or foreign
@@ -79,7 +79,7 @@ class SettingsError(PearlQdrantError):
     """An option or environment variable is not valid."""
 
 
-class OptionError(SettingsError):
+class OptionError(SettingsError, ValueError):
     """An option does not fit the input or the collection."""
 
     option: str

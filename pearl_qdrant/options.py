@@ -22,7 +22,9 @@ _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "over", "maximum": "at mos
 
 
 class Options(BaseModel):
-    """Base of the models. Raises OptionError with the first field that does not fit, its value and what it must be."""
+    """Base of the models. Raises OptionError with the first field that does not fit, its value and what it must be, and
+    TypeError for one that there is not.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -92,9 +94,13 @@ def _bounds(schema: Mapping[str, Any]) -> Iterator[str]:
             yield ", ".join(map(str, one["enum"]))
 
 
-def _refusal(error: ValidationError, name: str | None = None) -> OptionError:
+def _refusal(error: ValidationError, name: str | None = None) -> OptionError | TypeError:
     first = error.errors()[0]
+    if isinstance(of_model := first.get("ctx", {}).get("error"), OptionError):
+        return of_model
     name = name or str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return TypeError(f"there is no option {name!r}")
     value, message = repr(first["input"])[:_SHOWN], first["msg"]
     must = f", but must be {message[16:]}" if message.startswith("Input should be ") else f": {message}"
     return OptionError(name, f"'{name}' is {value}{must}.")

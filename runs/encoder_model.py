@@ -6,7 +6,7 @@ r"""The recipe of the shipped encoder `pearl-mini`: it learns what it knew and w
     python runs/encoder_model.py finish RUN/network --data FOLDER --wordnet FOLDER --out MODEL
 
 E5 is a folder of multilingual-e5-small, BEFORE the encoder that shipped before (of commit 48cab483, whose
-`runs/joint_student.py` made it), as `pearl-qdrant models export pearl-mini BEFORE --torch` writes it. The word
+`runs/joint_student.py` made it), as `pearl-qdrant models export pearl-mini BEFORE` writes it. The word
 embeddings stay as they are: the judge of two names reads them too. `multilingual/teaching.py` says how it learns,
 docs/experiments/multilingual.md has the figures. About two hours on one core; a run that was stopped goes on from its
 last checkpoint.

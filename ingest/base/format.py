@@ -3,7 +3,7 @@
 `bases.json` in `ingest/readers` is the table of the bases that are known, with a shape for each kind of file. A shape
 names the columns that a header must have, or all columns and patterns of some of them; columns by meaning; and, if rows
 are names of an entity rather than entities, the column that tells what a row gives (`roles`). Reading, options, notes
-and `ingest --formats` follow from the table. `read_bases` reads another such file.
+and `ingest --format help` follow from the table. `read_bases` reads another such file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydantic.json_schema import SkipJsonSchema
 from ingest.io.encoding import HEAD_BYTES, Utf8Source
 from ingest.io.streams import ByteSource, open_source
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.options import Natural, Options
+from pearl_qdrant.options import Count, Natural, Options
 
 PathLike = str | os.PathLike[str]
 
@@ -208,7 +208,7 @@ class ReadOptions(Options):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    limit: int | None = None
+    limit: Count | None = None
     """Read at most this many entities."""
     languages: tuple[str, ...] = ()
     """Languages of names, the preferred one first. [default: en]"""

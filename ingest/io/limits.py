@@ -1,7 +1,7 @@
 """Limits on what is held in memory at a time, each far above what real bases need.
 
 What exceeds a limit is counted as a skipped row (`line_too_long`, `too_many_names`, `too_many_rows`). So a damaged or
-hostile file costs little memory and, after `--max-errors`, no more time. Types are the exception: those beyond
+hostile file costs little memory and, after `max_errors`, no more time. Types are the exception: those beyond
 `MAX_KB_TYPES` are the most general ones, and are dropped without a count.
 
 Readers look a limit up where they use it (`limits.MAX_NAMES`), so that a test can set a smaller one.

@@ -15,7 +15,6 @@ from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target
 from pearl_qdrant.cli.terminal import ask as ask_line
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_result, table_lines
-from pearl_qdrant.settings import DEFAULT_PRECISION
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.calibration.calibrate import CollectionFit, Label
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     metavar="MENTIONS",
     help="Ask for the right entities of some of the mentions in this file, one a line, and add them to --labelled.",
 )
-@click.option("--precision", type=click.FloatRange(0, 1, min_open=True, max_open=True),
-              show_default=f"with --labelled: most right answers, else {DEFAULT_PRECISION}",
-              help="Share of links that shall be right.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print the result without storing it.")
 @shared.yes_option("Store it even if it makes right links fewer or loses exact names.")
 @click.option("--reset", is_flag=True, help="Remove the stored calibration: the defaults count again.")
@@ -48,11 +44,11 @@ def calibrate(  # long: help has its examples
     target: Target,
     labelled: Path | None,
     ask: Path | None,
+    dry_run: bool,
     reset: bool,
     yes: bool,
     settings: dict[str, Any],
     as_json: bool,
-    **given: Any,  # further arguments of `calibrate_collection`
 ) -> None:
     """Fit the linker's probabilities and threshold to a collection; with --labelled its ranking too.
 
@@ -63,7 +59,7 @@ def calibrate(  # long: help has its examples
 
     \b
     pearl-qdrant calibrate --collection umls --dry-run
-    pearl-qdrant calibrate --collection umls --labelled labelled.tsv --precision 0.98 --set figure=umls.png
+    pearl-qdrant calibrate --collection umls --labelled labelled.tsv --set precision=0.98
     pearl-qdrant calibrate --collection umls --ask column.txt --labelled labelled.tsv
     """
     from pearl_qdrant.linking.calibration.calibrate import (
@@ -72,7 +68,7 @@ def calibrate(  # long: help has its examples
         reset_calibration,
     )
 
-    if reset and (labelled or settings or yes or ask or given["dry_run"]):
+    if reset and (labelled or settings or yes or ask or dry_run):
         raise click.UsageError("--reset removes a calibration and takes no option of a fit.")
     if ask is not None and labelled is None:
         raise click.UsageError("--ask needs --labelled, the file that gets the answers.")
@@ -86,7 +82,7 @@ def calibrate(  # long: help has its examples
     if ask is not None and labelled is not None:
         _ask(settings.get("questions", 30), target, ask, labelled)
         return
-    figure = settings.get("figure")
+    figure, precision = settings.get("figure"), settings.get("precision")
     if figure is not None:  # what would keep it from being drawn is reported before the fit
         from training.evaluation.figures import check_matplotlib
 
@@ -94,12 +90,12 @@ def calibrate(  # long: help has its examples
         shared.check_folder_of(figure, "figure")
     labels = None if labelled is None else _read_labels(labelled)
     try:
-        found = calibrate_collection(name, labels, **target.opening(), force=yes, **given)
+        found = calibrate_collection(name, labels, **target.opening(), force=yes, precision=precision, dry_run=dry_run)
     except WorseCalibrationError as error:
         if not as_json:
             echo(*_as_text(_as_record(name, error.found, stored=False)))
         raise
-    _print(name, found, stored=not given["dry_run"], as_json=as_json)
+    _print(name, found, stored=not dry_run, as_json=as_json)
     if figure is not None:
         _draw(figure, name, found)
 
@@ -220,7 +216,7 @@ def _as_text(record: dict[str, Any]) -> list[str]:
     if reached is not None and record["target_precision"] is not None and reached < record["target_precision"]:
         lines.append(
             f"{reached:.1%} of the links are right on mentions that the threshold was not chosen on, below the target "
-            f"of {record['target_precision']:.1%}: use more pairs, or a higher --precision"
+            f"of {record['target_precision']:.1%}: use more pairs, or a higher --set precision="
         )
     if (record["slope"], record["nil_bias"]) == (1, 0):
         lines.append("slope and NIL bias: unchanged defaults, fitted values did no better")

@@ -153,8 +153,7 @@ _replace_option = click.option(
 @shared.store_option
 @_replace_option
 @set_option("PushSettings")
-@shared.json_option
-def push(name: str, settings: dict[str, Any], as_json: bool, **given: Any) -> None:
+def push(name: str, settings: dict[str, Any], **given: Any) -> None:
     """Copy a collection to a server, without encoding a name again."""
     from pearl_qdrant.store.protocol import Placement
     from pearl_qdrant.transfer.moving import push_collection
@@ -163,7 +162,7 @@ def push(name: str, settings: dict[str, Any], as_json: bool, **given: Any) -> No
         result = push_collection(
             name, placement=Placement(**settings), wait_s=DEFAULT_WAIT_S, on_progress=on_progress, **given
         )
-    _print_transfer(result, as_json=as_json)
+    _print_transfer(result)
 
 
 @collections.command("pull")
@@ -171,14 +170,13 @@ def push(name: str, settings: dict[str, Any], as_json: bool, **given: Any) -> No
 @click.option("--from", "source", required=True, metavar="URL", help="The server (key: QDRANT_API_KEY), or a folder.")
 @shared.store_option
 @_replace_option
-@shared.json_option
-def pull(name: str, as_json: bool, **given: Any) -> None:
+def pull(name: str, **given: Any) -> None:
     """Copy a collection from a server, without encoding a name again."""
     from pearl_qdrant.transfer.moving import pull_collection
 
     with progress_bar(name) as on_progress:
         result = pull_collection(name, wait_s=DEFAULT_WAIT_S, on_progress=on_progress, **given)
-    _print_transfer(result, as_json=as_json)
+    _print_transfer(result)
 
 
 @collections.command("prune")
@@ -194,10 +192,7 @@ def prune(name: str, store: str, yes: bool) -> None:
     echo(f"{name}: {prune_collection(name, store=store)} older versions deleted.", err=True)
 
 
-def _print_transfer(result: TransferResult, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(result.to_json())
-        return
+def _print_transfer(result: TransferResult) -> None:
     how = "as a snapshot" if result.way == "snapshot" else "streamed"
     because = f" (no snapshot: {result.reason})" if result.reason else ""
     if result.sent < result.names:

@@ -9,14 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from ingest.load.request import LoadEvents, LoadRequest, reading_counts
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.setting import flag_of, set_option
 from pearl_qdrant.cli.terminal import confirm, echo, echo_result
 from pearl_qdrant.progress import counting_bar, skip_stored
-from pearl_qdrant.settings import DEFAULT_MAX_ERRORS, DEFAULT_WAIT_S
+from pearl_qdrant.settings import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
     from ingest.base.format import ReadOptions
@@ -30,17 +29,11 @@ _COLUMNS = {"id_column": "id", "name_column": "name", "type_column": "types", "a
             "description_column": "description", "popularity_column": "popularity"}  # fmt: skip
 
 
-def print_formats(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
-    """Print the formats and known bases, with the files that each reads, and end."""
-    if not is_asked or context.resilient_parsing:
-        return
+def _formats() -> Iterator[tuple[str, str]]:
+    """The formats and known bases, with the files that each reads."""
     from ingest.formats import FORMATS, known_bases
 
-    every = (*FORMATS, *known_bases())
-    width = max(len(one.name) for one in every)
-    for one in every:
-        echo(f"{one.name:<{width}}  {one.title}: {one.what}")
-    context.exit()
+    return ((one.name, f"{one.title}: {one.what}") for one in (*FORMATS, *known_bases()))
 
 
 def _many(flag: str, name: str, help: str) -> Callable[[F], F]:  # noqa: A002 - click's name
@@ -214,14 +207,11 @@ _HINTS = {
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--format", "kind", default="auto", show_default="auto: by the content", metavar="FORMAT",
-              help="The format of the base, or its name: one that --formats lists.")  # fmt: skip
-@click.option("--formats", is_flag=True, is_eager=True, expose_value=False, callback=print_formats, help="List them.")
+@shared.named_option("--format", "kind", default="auto", show_default="auto: by the content", metavar="FORMAT",
+                     names=_formats, help="Format of the base, or its name; `--format help` lists them.")  # fmt: skip
 @click.option("--collection", metavar="NAME", help="Default: the first file's name without its endings.")
-@click.option("--kb-version", help="Release of the base, for the record.")
 @shared.store_option
 @shared.shipped_model_option("Shipped name, folder, or hub id as OWNER/NAME[@REVISION].")
-@click.option("--max-entities", "limit", type=click.IntRange(1), metavar="N", help="Read at most this many entities.")
 @click.option(
     "--restart",
     is_flag=True,
@@ -234,8 +224,6 @@ _HINTS = {
     help="Newer release of what is stored: write only what has changed, or add its names beside. [default: asks]",
 )
 @click.option("--dry-run", is_flag=True, help="Read and count only; needs neither model nor store.")
-@click.option("--max-errors", type=click.IntRange(0), default=DEFAULT_MAX_ERRORS, show_default=True,
-              help="Bad rows to skip before giving up; by default also at most 1 % of the rows.")  # fmt: skip
 @_many("--language", "languages", "UMLS, Wikidata, RDF: languages of names, the preferred one first")
 @click.option("--id-column", help="Tables: name, number or path of the column of ids.")
 @click.option("--name-column", help="Tables: name, number or path of the column of names.")
@@ -271,10 +259,8 @@ def ingest(  # long: help has its examples
     from pearl_qdrant.store.protocol import Placement
     from pearl_qdrant.store.schema import check_name
 
-    if is_update and (given["restart"] or given["limit"] is not None):
-        raise click.UsageError(
-            "--update compares with the whole of the new release: omit --max-entities and --restart."
-        )
+    if is_update and (given["restart"] or "limit" in settings):
+        raise click.UsageError("--update compares with the whole of the new release: omit --set limit and --restart.")
     given |= {"type_map": None, "wait_s": DEFAULT_WAIT_S, "device": shared.device_of_environment(), **settings}
     chosen = {one.name: given[one.name] for one in fields(LoadRequest) if one.name in given}
     chosen["options"] = read_options(given)
@@ -283,7 +269,7 @@ def ingest(  # long: help has its examples
         name = collection or collection_name(paths[0])
         if dry_run:
             check_name(name)
-            reading = {one: chosen[one] for one in ("kind", "options", "type_map", "max_errors")}
+            reading = {one: chosen[one] for one in ("kind", "options", "type_map", "max_errors") if one in chosen}
             scanned = scan_base(paths, **reading, events=output)
             counts = {"collection": name, **reading_counts(scanned.report), "distinct_names": scanned.distinct_names}
             counts |= {"points": 0, "dry_run": True}
@@ -304,16 +290,14 @@ def ingest(  # long: help has its examples
             report_result(result)
             counts = result.to_json()
     echo_result(counts, *_in_words(counts), as_json=as_json)
-    _end_if_skipped(0 if dry_run else sum(counts["skipped"].values()))
-
-
-def _end_if_skipped(n_rows: int) -> None:
-    """End with a status of its own if rows are missing that `--max-errors` does not allow by name."""
-    context = click.get_current_context()
-    if n_rows and context.get_parameter_source("max_errors") == ParameterSource.DEFAULT:
-        message = f"the exit status is {_INCOMPLETE}, since bad rows were skipped: {n_rows:,}. Correct them, or accept "
-        echo(f"{message}them with --max-errors {n_rows}", err=True)
-        context.exit(_INCOMPLETE)
+    n_skipped = sum(counts["skipped"].values())
+    if n_skipped and not dry_run and "max_errors" not in settings:
+        echo(
+            f"the exit status is {_INCOMPLETE}, since bad rows were skipped: {n_skipped:,}. Correct them, or accept "
+            f"them with --set max_errors={n_skipped}",
+            err=True,
+        )
+        click.get_current_context().exit(_INCOMPLETE)
 
 
 def _may_update(name: str, yes: bool) -> bool:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 from click.core import ParameterSource
@@ -19,12 +19,12 @@ from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import Target, progress_bar
 from pearl_qdrant.cli.terminal import ask, echo, echo_json, table_lines, visible
-from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, Markup
-from pearl_qdrant.records import Assertion, link_record
+from pearl_qdrant.records import link_record
 
 if TYPE_CHECKING:
     from pearl_qdrant.linking.linker import EntityLinker
-    from pearl_qdrant.linking.mention_detection.blocks import Passage, PassageFormat
+    from pearl_qdrant.linking.mention_detection.blocks import Passage
+    from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, PassageFormat
     from pearl_qdrant.records import Annotation, Candidate, Link
 
 
@@ -44,14 +44,6 @@ type_option: Callable[[shared.F], shared.F] = click.option(
     "file",
     type=shared.InputFile(),
     help="File with one mention per line; - is stdin, UTF-8. An empty line gets an empty answer.",
-)
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["lines", "jsonl"]),
-    show_default="jsonl for a file that ends in .jsonl or .ndjson, else lines",
-    help="One mention a line (lines), or documents with the places of their mentions as JSON objects, one a line "
-    "(jsonl): the mentions of a document are linked together.",
 )
 @shared.target_options(many=True)
 @type_option
@@ -85,7 +77,6 @@ type_option: Callable[[shared.F], shared.F] = click.option(
 def link(  # long: help has its examples
     mentions: tuple[str, ...],
     file: BinaryIO | None,
-    kind: str | None,
     target: Target,
     report: Path | None,
     settings: dict[str, Any],
@@ -111,7 +102,7 @@ def link(  # long: help has its examples
     pearl-qdrant link Zogenix --property city=Emeryville
     pearl-qdrant link --file companies.csv --property name=Company --property city=City --json
     """
-    workers, explain = settings.pop("workers", None), given.pop("explain")
+    workers, kind, explain = settings.pop("workers", None), settings.pop("format", None), given.pop("explain")
     properties = _read_properties(given.pop("given_properties"))
     column = properties.pop("name", None) if file is not None else None
     has_documents = file is not None and (kind or shared.name_of(file).rpartition(".")[2].lower()) in (
@@ -130,6 +121,7 @@ def link(  # long: help has its examples
         has_documents=has_documents,
     )
     from pearl_qdrant.linking.mentions import read_text_lines
+    from pearl_qdrant.linking.options import LinkOptions
     from pearl_qdrant.linking.ranking.explain import explain_link
     from pearl_qdrant.linking.tables import find_names
     from pearl_qdrant.report import LinkReport
@@ -176,7 +168,7 @@ def link(  # long: help has its examples
 def _check_usage(given: Mapping[str, object], context: str | None, *, has_documents: bool) -> None:
     if bool(given["mentions"]) == bool(given["file"]):
         raise click.UsageError("Give either mentions as arguments, or a file of mentions with --file.")
-    for flag, name in (("--format", "format"), ("--set workers", "workers"), ("--report", "report")):
+    for flag, name in (("--set format", "format"), ("--set workers", "workers"), ("--report", "report")):
         if given[name] and given["file"] is None:
             raise click.UsageError(f"{flag} is for --file.")
     if context is not None and has_documents:
@@ -303,38 +295,14 @@ def _row(candidate: Candidate, *, with_base: bool) -> tuple[str, ...]:
 @click.command()
 @click.argument("text", required=False)
 @click.option("--file", "file", type=shared.InputFile(), help="File with passages, UTF-8; - is stdin.")
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["lines", "jsonl", "whole"]),
-    show_default="jsonl for a file that ends in .jsonl or .ndjson, else lines",
-    help="Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole "
-    "file is one passage (whole).",
-)
 @shared.target_options(many=True)
 @type_option
 @shared.threshold_option("0.5")
-@click.option(
-    "--document",
-    is_flag=True,
-    help="Link the mentions of a passage together, as those of a document: partial names, entities linked in the base.",
-)
-@click.option(
-    "--assertion",
-    "assertions",
-    type=click.Choice([*get_args(Assertion), "other-person"]),
-    multiple=True,
-    help="Only mentions of which the text says one of these; may be repeated.",
-)
-@click.option(
-    "--markup", type=click.Choice(get_args(Markup)), help="How the text is written: tags and signs are no text."
-)
 @set_option("AnnotateSettings")
 @shared.json_option
 def annotate(
     text: str | None,
     file: BinaryIO | None,
-    kind: PassageFormat | None,
     target: Target,
     settings: dict[str, Any],
     as_json: bool,
@@ -354,17 +322,17 @@ def annotate(
     pearl-qdrant annotate "She read the NYTimes at Heathrow."
     pearl-qdrant annotate --file sentences.txt --type disease --json > mentions.jsonl
     pearl-qdrant annotate --file reports.jsonl --json > mentions.jsonl
-    pearl-qdrant annotate --file book.txt --format whole --set workers=4
-    pearl-qdrant annotate --file page.html --format whole --markup html --json
-    pearl-qdrant annotate "She denies fever but reports asthma." --assertion affirmed
+    pearl-qdrant annotate --file book.txt --set format=whole --set workers=4
+    pearl-qdrant annotate --file page.html --set format=whole --set markup=html --json
+    pearl-qdrant annotate "She denies fever but reports asthma." --set assertions=affirmed
     """
     if (text is None) == (file is None):
         raise click.UsageError("Give either a text as an argument, or a file with --file.")
-    if kind is not None and file is None:
-        raise click.UsageError("--format is for --file.")
-    workers = settings.pop("workers", None)
-    if workers is not None and file is None:
-        raise click.UsageError("--set workers is for --file.")
+    if file is None and (of_file := settings.keys() & {"format", "workers"}):
+        raise click.UsageError(f"--set {min(of_file)} is for --file.")
+    workers, kind = settings.pop("workers", None), settings.pop("format", None)
+    from pearl_qdrant.linking.options import AnnotateOptions
+
     options = AnnotateOptions(**given, **settings)
     with target.open() as linker:
         for key, found in _annotated(linker, text, file, kind, options, workers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +23,13 @@ def models() -> None:
 
 
 @models.command("list")
-@shared.json_option
-def list_models(as_json: bool) -> None:
+def list_models() -> None:
     """List the models that ship with this package."""
     from pearl_qdrant.encoder.loading import list_models as shipped
 
     for config in shipped():
-        record = {"model": config.name, "dim": config.dim, "precision": config.precision}
-        echo_result(record, f"{config.name}  {config.dim} dim  {config.precision}", as_json=as_json)
-    if not as_json:
-        echo("--model also takes any folder, or a hub id as OWNER/NAME[@REVISION].", err=True)
+        echo(f"{config.name}  {config.dim} dim  {config.precision}")
+    echo("--model also takes any folder, or a hub id as OWNER/NAME[@REVISION].", err=True)
 
 
 @models.command("show")
@@ -56,25 +53,20 @@ def show(model: str, as_json: bool) -> None:
 @models.command("export")
 @click.argument("model")
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--torch", "for_torch", is_flag=True, help="Rebuild model.safetensors from the 8-bit weights of the graph."
-)
-@shared.json_option
-def export(model: str, out: Path, for_torch: bool, as_json: bool) -> None:
+def export(model: str, out: Path) -> None:
     """Write a model into a folder in a form that torch and sentence-transformers can load too.
 
-    It is the same model: collections made with one form can be queried with the other.
+    model.safetensors is rebuilt from the 8-bit weights of the graph. It is the same model: collections made with one
+    form can be queried with the other.
 
     \b
-    pearl-qdrant models export pearl-mini pearl-mini-torch/ --torch
+    pearl-qdrant models export pearl-mini pearl-mini-torch/
     """
-    if not for_torch:
-        raise click.UsageError("Choose the form to write: --torch. The ONNX form is the model's own folder.")
     with shared.needs_extra("train"):
         from training.export.export_checkpoint import rebuild_for_torch
 
         parity = rebuild_for_torch(model, out)
-    echo_result({"model": str(out), **asdict(parity)}, str(parity), as_json=as_json)
+    echo(str(parity))
 
 
 @click.command()
@@ -104,24 +96,17 @@ def doctor(context: click.Context, store: str, model: str, as_json: bool) -> Non
     is_flag=True,
     help="Before the switch, answer everyday mentions of the names with both models; do not switch if the mean falls.",
 )
-@click.option("--max-fall", type=click.FloatRange(0), metavar="POINTS",
-              help="Switch if the mean falls by at most so many points; with --everyday.  [default: 0]")  # fmt: skip
 @shared.store_option
-@shared.json_option
-def reencode(
-    name: str, model: str | None, rollback: bool, everyday: bool, max_fall: float | None, store: str, as_json: bool
-) -> None:
+def reencode(name: str, model: str | None, rollback: bool, everyday: bool, store: str) -> None:
     """Encode the names of a collection again with another model, without downtime.
 
     The version before it is kept, hidden. The same command goes on where it was killed. With --everyday it ends with
-    status 1 if the new model is worse; the same command with --max-fall switches then, without encoding again.
+    status 1 if the new model is worse; the same command without --everyday switches then, without encoding again.
     """
     from pearl_qdrant.transfer.reencoding import EVERYDAY_MENTIONS, reencode_collection, rollback_collection
 
     if rollback == (model is not None):
         raise click.UsageError("Give --model with the new model, or --rollback.")
-    if not everyday and max_fall is not None:
-        raise click.UsageError("--max-fall belongs to --everyday.")
     if everyday and rollback:
         raise click.UsageError("--everyday compares the models of --model, and --rollback has none.")
     with progress_bar(name) as on_progress:
@@ -134,26 +119,21 @@ def reencode(
                 store=store,
                 device=shared.device_of_environment(),
                 everyday=EVERYDAY_MENTIONS if everyday else None,
-                max_fall=max_fall or 0.0,
                 wait_s=DEFAULT_WAIT_S,
                 on_progress=on_progress,
             )
-    _print(result, store, as_json=as_json)
+    _print(result, store)
     if not result.switched and result.everyday is not None:
         click.get_current_context().exit(1)
 
 
-def _print(result: ReencodeResult, store: str, *, as_json: bool) -> None:
-    if as_json:
-        echo_json(result.to_json())
-        return
+def _print(result: ReencodeResult, store: str) -> None:
     if result.everyday is not None:
         _print_everyday(result, result.everyday)
     if not result.switched and result.everyday is not None:
         echo(
             f"{result.collection}: stays with {result.model_before}. The version with {result.model} is kept, hidden: "
-            f"the same command with --max-fall {result.everyday.fall + 0.01:.2f} switches to it, and collections prune "
-            f"deletes it.",
+            "the same command without --everyday switches to it, and collections prune deletes it.",
             err=True,
         )
         return
@@ -181,26 +161,19 @@ def _print_everyday(result: ReencodeResult, change: EverydayChange) -> None:
     )
 
 
-def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Print the tasks and exit, before required options are checked."""
-    if not value or context.resilient_parsing:
-        return
+def _tasks() -> Iterator[tuple[str, str]]:
     from pearl_qdrant import list_tasks
 
-    for task in list_tasks():
-        echo(f"{task.name:<22}  {task.description}")
-    context.exit()
+    return ((task.name, task.description) for task in list_tasks())
 
 
 @click.command()
 @shared.shipped_model_option("A shipped name, a folder, or a hub id.")
 @click.option("--data", required=True, metavar="DIR|FILE|hub",
-              help="Folder with the evaluation sets (see --list), a base of your own as one file, or hub for "
+              help="Folder with the evaluation sets, a base of your own as one file, or hub for "
               "Lihuchen/pearl_benchmark and autofj.")  # fmt: skip
-@click.option("--task", "tasks", multiple=True, metavar="T", help="Run only this task; repeatable. See --list.")
-@click.option(
-    "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list_tasks, help="Print the tasks and exit."
-)
+@shared.named_option("--task", "tasks", multiple=True, metavar="T", names=_tasks,
+                     help="Run only this task; repeatable. `--task help` lists them with their sets.")  # fmt: skip
 @click.option(
     "--baseline",
     "baselines",
@@ -236,5 +209,5 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     except OptionError as error:
         raise click.BadParameter(str(error), param_hint="--task") from error
     except MissingDataError as error:
-        raise click.ClickException(f"{error}: see --list.") from error
+        raise click.ClickException(f"{error}: see --task help.") from error
     echo_result(as_record(report), *report_as_text(report).split("\n"), as_json=as_json)

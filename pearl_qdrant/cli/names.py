@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from pearl_qdrant.resolution import NameRecord, Resolution
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_SSSOM = ".sssom.tsv"
 
 
 @click.command()
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("--out", type=_FILE, help="File for the matches (TSV), NIL ones too.  [default: stdout]")
-@click.option("--sssom", type=_FILE, help="File for the matches as SSSOM TSV.")
+@click.option("--out", type=_FILE, help="File for the matches (TSV), NIL ones too; or as SSSOM, if its name ends in "
+              f"{_SSSOM}.  [default: stdout]")  # fmt: skip
 @click.option("--one-to-one", is_flag=True, help="An entity of B is the partner of one entity of A at most.")
 @threshold_option("0.9")
 @store_option
@@ -43,7 +44,6 @@ def crosswalk(
     a: str,
     b: str,
     out: Path | None,
-    sssom: Path | None,
     as_json: bool,
     **options: Any,  # further arguments of `crosswalk`
 ) -> None:
@@ -52,7 +52,7 @@ def crosswalk(
     A is a collection of the store, or a base in a file.
 
     \b
-    pearl-qdrant crosswalk doid mondo --one-to-one --sssom doid-mondo.sssom.tsv
+    pearl-qdrant crosswalk doid mondo --one-to-one --out doid-mondo.sssom.tsv
     pearl-qdrant crosswalk doid.obo mondo --out doid-mondo.tsv
     """
     from pearl_qdrant.crosswalk import crosswalk as find
@@ -66,13 +66,11 @@ def crosswalk(
     options |= encoder_of_environment()
     found = find(given, b, source=None if given is a else Path(a).name.partition(".")[0], **options)
     if out is not None:
-        found.write(out)
-    if sssom is not None:
-        found.write_sssom(sssom)
+        (found.write_sssom if out.name.endswith(_SSSOM) else found.write)(out)
     if as_json:
         for one in found.matches:
             echo_json(asdict(one))
-    elif out is None and sssom is None:
+    elif out is None:
         for line in found.lines():
             echo_row(line)
     n_found = sum(1 for _ in found.found)
@@ -93,12 +91,6 @@ _EXISTING = click.Path(path_type=Path, dir_okay=False, exists=True)
               help="Give names that it knows its ids; may be repeated.")  # fmt: skip
 @click.option("--previous", type=_EXISTING, help="Nodes of an earlier run, which keep their ids.")
 @click.option("--review", type=_FILE, help="File for the merges that a person should look at (TSV).")
-@click.option(
-    "--decisions", type=_EXISTING, help="A review whose column `decision` says `same` or `different` where it should."
-)
-@click.option(
-    "--undo", multiple=True, metavar="NAME", help="Take a name out of its node in --previous; may be repeated."
-)
 @store_option
 @set_option("ResolveSettings")
 @json_option
@@ -108,7 +100,6 @@ def resolve(
     graph: str | None,
     previous: Path | None,
     review: Path | None,
-    undo: tuple[str, ...],
     settings: dict[str, Any],
     as_json: bool,
     **given: Any,  # further arguments of `resolve`
@@ -121,17 +112,18 @@ def resolve(
     \b
     pearl-qdrant resolve names.txt --out nodes.tsv
     pearl-qdrant resolve names.tsv --collection umls --out nodes.tsv --review review.tsv
-    pearl-qdrant resolve names.tsv --previous nodes.tsv --decisions review.tsv --out nodes.tsv
+    pearl-qdrant resolve names.tsv --previous nodes.tsv --set decisions=review.tsv --out nodes.tsv
     pearl-qdrant resolve more.tsv --previous nodes.tsv --out nodes.tsv
-    pearl-qdrant resolve --previous nodes.tsv --undo "Apple Records" --out nodes.tsv
+    pearl-qdrant resolve --previous nodes.tsv --set undo="Apple Records" --out nodes.tsv
     pearl-qdrant resolve --graph rag_storage
     """
     if names is None and previous is None and graph is None:
         raise click.UsageError("Give a file of names, a --graph, or earlier nodes with --previous.")
     if graph is not None and (names is not None or review is not None):
         raise click.UsageError("--graph has its own names and writes its review beside it; give neither with it.")
+    undo = settings.pop("undo", ())
     if undo and (previous is None or names is not None):
-        raise click.UsageError("--undo changes the nodes of --previous NODES; give these, and no names.")
+        raise click.UsageError("--set undo changes the nodes of --previous NODES; give these, and no names.")
     from pearl_qdrant.resolution import Resolution, read_names, resolve
 
     earlier = None if previous is None else Resolution.read(previous).undo(undo)
@@ -139,14 +131,8 @@ def resolve(
         _write(earlier, out, review, as_json=as_json)
         echo("A later run with these nodes as --previous keeps the names apart, with --graph, too.", err=True)
         return
-    collection, decisions = given.pop("collections") or None, given.pop("decisions") or ()
-    given |= {
-        "collection": collection,
-        "previous": earlier,
-        "decisions": decisions,
-        **encoder_of_environment(),
-        **settings,
-    }
+    collection = given.pop("collections") or None
+    given |= {"collection": collection, "previous": earlier, **encoder_of_environment(), **settings}
     resolve_names: Callable[[Iterable[str | NameRecord]], Resolution] = partial(resolve, **given)
     if graph is not None:
         from pearl_qdrant.resolution.graphs import resolve_graph

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ingest.base.format import ReadOptions
-from pearl_qdrant.linking.options import CommonWords, OnTie, TypeMode
-from pearl_qdrant.options import Count, Device, Model, Options
-from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_WAIT_S
+from pearl_qdrant.linking.options import AnnotateOptions, LinkOptions, PassageFormat
+from pearl_qdrant.options import Count, Device, Model, Natural, Options
+from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_PRECISION, DEFAULT_WAIT_S
+from training.options import LoveConfig
 
 
 class TargetSettings(Options):
@@ -23,40 +24,26 @@ class TargetSettings(Options):
 class ManySettings(TargetSettings):
     """What `link` and `annotate` share."""
 
-    on_tie: OnTie = "canonical"
-    """If several entities have the name: popularity or the canonical name decides, and if it does not, NIL (canonical);
-    always NIL (null); the first of them (first)."""
     workers: Count | None = None
     """Processes that link what is in --file (embedded store), four a core at most. [default: one a core for many, else
     1, this one alone]"""
 
 
-class LinkSettings(ManySettings):
+class LinkSettings(ManySettings, LinkOptions):
     """Of `link`."""
 
-    languages: tuple[str, ...] = ()
-    """Find only names in these languages, such as de, which includes de-at, and names without a stated language; may be
-    repeated."""
-    type_mode: TypeMode = "hard"
-    """Admit only entities of --type (hard), prefer them (soft), or ignore types (off)."""
-    nil_bias: float = 0.0
-    """Added to the logit of NIL: below 0 more is linked."""
-    split: bool = False
-    """Link each name of a list (`X; Y`, `X and Y`), which is NIL as a whole."""
+    format: Literal["lines", "jsonl"] | None = None
+    """One mention a line (lines), or documents with the places of their mentions as JSON objects, one a line (jsonl):
+    the mentions of a document are linked together. [default: jsonl for a file that ends in .jsonl or .ndjson, else
+    lines]"""
 
 
-class AnnotateSettings(ManySettings):
+class AnnotateSettings(ManySettings, AnnotateOptions):
     """Of `annotate`."""
 
-    include_nil: bool = False
-    """Also spans that look like mentions but have no entity."""
-    nested: bool = False
-    """Also mentions inside other mentions: York in New York."""
-    common_words: CommonWords = "capitalised"
-    """Whether a frequent word alone is a mention: never (skip), where it is written as the name is (capitalised), or
-    always (all)."""
-    context: str | None = None
-    """What the passages are about; chooses between entities that nothing else separates."""
+    format: PassageFormat | None = None
+    """Passages of the file: one a line (lines); JSON objects with text and maybe id, one a line (jsonl); the whole file
+    is one passage (whole). [default: jsonl for a file that ends in .jsonl or .ndjson, else lines]"""
 
 
 class LearnSettings(TargetSettings):
@@ -71,6 +58,11 @@ class LearnSettings(TargetSettings):
 class CalibrateSettings(TargetSettings):
     """Of `calibrate`."""
 
+    precision: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description=f"Share of links that shall be right. [default: {DEFAULT_PRECISION}; with --labelled most right "
+        "answers]",
+    )
     figure: Path | None = None
     """Draw reliability diagrams to this PNG file."""
     questions: Count = 30
@@ -82,6 +74,10 @@ class ResolveSettings(TargetSettings):
 
     precision: Annotated[float, Field(ge=0, le=1)] = 0.98
     """Share of the merges that should be right; what is less certain goes to --review."""
+    decisions: Path | None = None
+    """A review whose column `decision` says `same` or `different` where it should."""
+    undo: tuple[str, ...] = ()
+    """Take a name out of its node in --previous; may be repeated."""
 
 
 class PushSettings(Options):
@@ -93,9 +89,22 @@ class PushSettings(Options):
     """Copies of each shard. [default: the server's, usually 1]"""
 
 
+class LoveSettings(LoveConfig):
+    """Of `train love`."""
+
+    vectors: Path | None = None
+    """Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's."""
+    restart: bool = False
+    """Start over, even if OUT holds the state of a run."""
+
+
 class IngestSettings(PushSettings, ReadOptions):
     """Of `ingest`."""
 
+    kb_version: str | None = None
+    """Release of the base, for the record."""
+    max_errors: Natural = DEFAULT_MAX_ERRORS
+    """Bad rows to skip before giving up; where it is not given, also at most 1 % of the rows."""
     device: Device = DEFAULT_DEVICE
     """Device that runs the encoder: auto, cpu, cuda or cuda:N."""
     prefix: str | None = None

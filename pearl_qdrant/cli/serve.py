@@ -5,16 +5,13 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Literal
 
 import click
 
 from pearl_qdrant.cli.setting import set_option
 from pearl_qdrant.cli.shared import needs_extra, only_collection, store_option
 from pearl_qdrant.cli.terminal import echo
-
-if TYPE_CHECKING:
-    from typing import Literal
 
 
 @click.command()
@@ -41,7 +38,7 @@ def serve(
     store: str,
     api_keys: Path | None,
     settings: dict[str, Any],
-    **given: str | int | bool | None,
+    **given: str | int | None,
 ) -> None:
     """Answer over HTTP: link mentions, annotate texts, look up and suggest entities.
 
@@ -67,31 +64,23 @@ def serve(
     "--collection", "collections", multiple=True, metavar="NAME", help="Collection to serve; may be repeated."
 )
 @store_option
-@click.option(
-    "--transport",
-    type=click.Choice(["stdio", "http"]),
-    default="stdio",
-    show_default=True,
-    help="stdio: the assistant starts this command; http: streamable HTTP at http://127.0.0.1:PORT/mcp.",
-)
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True,
-              help="Port for HTTP on this machine; there is no authentication.")  # fmt: skip
+@click.option("--port", type=click.IntRange(1, 65535), show_default="none: the assistant starts this command, stdio",
+              help="Streamable HTTP at http://127.0.0.1:PORT/mcp, without authentication.")  # fmt: skip
 @click.option("--allow-writing", is_flag=True, help="Also offer tools that add and delete entities.")
-def mcp(collections: tuple[str, ...], store: str, transport: str, port: int, allow_writing: bool) -> None:
+def mcp(collections: tuple[str, ...], store: str, port: int | None, allow_writing: bool) -> None:
     """Serve collections to assistants over the Model Context Protocol (extra mcp).
 
     Tools: link, annotate, entity, search. With one collection they need not be told which.
 
     \b
     pearl-qdrant mcp --collection umls
-    pearl-qdrant mcp --collection umls --collection wikidata --transport http --port 8000
+    pearl-qdrant mcp --collection umls --collection wikidata --port 8000
     """
     with needs_extra("mcp"):
-        from pearl_qdrant.integrations.mcp import serve
+        from pearl_qdrant.integrations.mcp import DEFAULT_PORT, serve
     names = list(collections) or [only_collection(store)]
-    if transport == "http":
+    if port is not None:
         echo(f"Serving {', '.join(names)} at http://127.0.0.1:{port}/mcp", err=True)
     with redirect_stdout(sys.__stdout__):  # the protocol needs the bytes of the stream that main() wraps
-        serve(
-            names, store=store, writable=allow_writing, transport=cast('Literal["stdio", "http"]', transport), port=port
-        )
+        transport: Literal["stdio", "http"] = "stdio" if port is None else "http"
+        serve(names, store=store, writable=allow_writing, transport=transport, port=port or DEFAULT_PORT)

@@ -22,20 +22,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 RENAMED = {
     "--again": "--yes",
     "--force": "--yes",
-    "--limit": "--max-entities",
+    "--formats": "--format help",
+    "--json": "the call in Python, which returns the figures",
+    "--list": "--task help",
+    "--max-fall": "the same command without --everyday, which switches to the version that it kept",
     "--mentions": "--ask FILE",
     "--model": "the variable PEARL_QDRANT_MODEL",
     "--pairs": "--labelled",
+    "--sssom": "--out FILE.sssom.tsv",
+    "--torch": "the command without it",
+    "--transport": "--port PORT for HTTP, and nothing for stdio",
     "--writable": "--allow-writing",
 }
 """What replaced an option that was there before."""
 
 _OTHER_FLAGS = {
+    "assertions": ("--assertion",),
+    "bases": ("--base",),
     "batch_size": ("--batch",),
     "classes": ("--class",),
     "include_nil": ("--nil",),
     "languages": ("--name-language",),
     "layouts": ("--layout",),
+    "limit": ("--max-entities",),
     "min_pmi": ("--threshold",),
     "records": ("--sheet",),
     "sabs": ("--sab",),
@@ -120,10 +129,6 @@ def set_option(source: str) -> Callable[[F], F]:
 def field_option(model: type[Options], name: str, *flags: str, **attributes: Any) -> Callable[[F], F]:
     """A decorator that adds an option for a field of a model, which checks its value; None or () if it is not given."""
     field = model.model_fields[name]
-    if field.annotation is bool:
-        attributes["is_flag"] = True
-    elif field.default and not field.is_required():
-        attributes.setdefault("show_default", str(field.default))
     help_text = " ".join((field.description or "").split()) + (" May be repeated." if "multiple" in attributes else "")
     names = flags or (f"--{name.replace('_', '-')}",)
     return click.option(*names, name, required=field.is_required(), help=help_text, **attributes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -76,6 +76,20 @@ def threshold_option(default: str) -> Callable[[F], F]:
     """`--threshold`, with what counts where it is not given."""
     kind, text = click.FloatRange(0, 1), "Minimum probability of a link; below it there is none (NIL)."
     return click.option("--threshold", type=kind, show_default=default, help=text)
+
+
+def named_option(*flags: str, names: Callable[[], Iterable[tuple[str, str]]], **attributes: Any) -> Callable[[F], F]:
+    """An option whose value `help` prints the values that it takes, each with what it means, and ends."""
+
+    def explain(context: click.Context, _: click.Parameter, value: Any) -> Any:
+        if "help" in (value if isinstance(value, tuple) else (value,)) and not context.resilient_parsing:
+            listed = [*names()]
+            width = max(len(name) for name, _ in listed)
+            echo(*(f"{name:<{width}}  {meaning}" for name, meaning in listed))
+            context.exit()
+        return value
+
+    return click.option(*flags, is_eager=True, callback=explain, **attributes)
 
 
 json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import click
 from pearl_qdrant.cli import shared
 from pearl_qdrant.cli.setting import field_option, flag_of, set_option
 from pearl_qdrant.cli.shared import needs_extra
-from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
+from pearl_qdrant.cli.terminal import echo
 from pearl_qdrant.encoder.checkpoint import is_checkpoint
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.progress import counting_bar
@@ -105,39 +104,23 @@ def given_only(options: dict[str, Any]) -> dict[str, Any]:
 @click.command("corpus")
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the corpus.")
-@field_option(CorpusOptions, "wordnet", metavar="PATH")
-@field_option(CorpusOptions, "bases", "--base", multiple=True, metavar="PATH")
 @set_option("training.options:CorpusOptions")
-@shared.json_option
-def corpus(inputs: tuple[str, ...], out: Path, settings: dict[str, Any], as_json: bool, **options: Any) -> None:
+def corpus(inputs: tuple[str, ...], out: Path, settings: dict[str, Any]) -> None:
     """Make phrases with lexical classes and entity types from text, and positives from bases.
 
     INPUT is plain text or JSON Lines, compressed or not; - is standard input. Writes freq_phrase.txt and
     phrase_with_etype.txt, and for bases entities.jsonl.
 
     \b
-    pearl-qdrant train corpus articles.jsonl.gz --wordnet wordnet/ --out corpus
-    pearl-qdrant train corpus wiki.txt.zst --wordnet wordnet/ --set typer=ner --set ner_model=MODEL --out corpus
-    pearl-qdrant train corpus --base umls.tsv --out corpus
+    pearl-qdrant train corpus articles.jsonl.gz --set wordnet=wordnet/ --out corpus
+    pearl-qdrant train corpus wiki.txt.zst --set wordnet=wordnet/ --set typer=ner --set ner_model=MODEL --out corpus
+    pearl-qdrant train corpus --set bases=umls.tsv --out corpus
     """
     with counting_bar("parsing", " texts") as bar, training_stage():
         from pearl_qdrant import make_corpus
 
-        report = make_corpus(inputs, out, CorpusOptions(**given_only(options), **settings), on_texts=bar.update)
-    echo_result(_corpus_record(report, out), *_corpus_text(report, out), as_json=as_json)
-
-
-def _corpus_record(report: CorpusReport, out: Path) -> dict[str, object]:
-    counts = report.counts
-    return {
-        "out": str(out),
-        "texts": report.texts,
-        "phrases": dict(counts.phrases) if counts else {},
-        "types": dict(counts.types) if counts else {},
-        "entities": report.entities,
-        "skipped": dict(report.skipped),
-        "seconds": round(report.seconds, 1),
-    }
+        report = make_corpus(inputs, out, CorpusOptions(**settings), on_texts=bar.update)
+    echo(*_corpus_text(report, out))
 
 
 def _corpus_text(report: CorpusReport, out: Path) -> list[str]:
@@ -158,8 +141,7 @@ def _skipped(counts: Counter[str]) -> list[str]:
 @click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
 @click.argument("out", type=FOLDER)
 @set_option("training.options:NgramOptions")
-@shared.json_option
-def ngrams(inputs: tuple[str, ...], out: Path, settings: dict[str, Any], as_json: bool) -> None:
+def ngrams(inputs: tuple[str, ...], out: Path, settings: dict[str, Any]) -> None:
     """Find the meaningful n-grams of texts by PMI, and mark them in the sentences: the first stage of ULR.
 
     TEXT is plain text with a document on each line, or JSON Lines, compressed or not; - is standard input. OUT is a
@@ -180,9 +162,7 @@ def ngrams(inputs: tuple[str, ...], out: Path, settings: dict[str, Any], as_json
         from pearl_qdrant import find_ngrams
 
         report = find_ngrams(inputs, out, NgramOptions(**settings), on_texts=bar.update, on_level=counted)
-    record = {field.name: getattr(report, field.name) for field in fields(report)}
-    record |= {"ngrams": dict(sorted(report.ngrams.items())), "seconds": round(report.seconds, 1)}
-    echo_result({"out": str(out), **record}, *_ngram_text(report, out), as_json=as_json)
+    echo(*_ngram_text(report, out))
 
 
 def _ngram_text(report: NgramReport, out: Path) -> list[str]:
@@ -256,28 +236,23 @@ def negatives(out: Path, **inputs: Any) -> None:
 @click.command()
 @click.argument("base_model", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("out", type=FOLDER)
-@click.option("--vectors", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="Word vectors to mimic: a .vec file of FastText; by default BASE_MODEL's.")  # fmt: skip
-@click.option("--restart", is_flag=True, help="Start over, even if OUT holds the state of a run.")
-@set_option("training.options:LoveConfig")
-@shared.json_option
-def love(
-    base_model: Path, out: Path, vectors: Path | None, restart: bool, settings: dict[str, Any], as_json: bool
-) -> None:
+@set_option("LoveSettings")
+def love(base_model: Path, out: Path, settings: dict[str, Any]) -> None:
     """Pre-train a character encoder for the encoder in folder BASE_MODEL, by mimicry of word vectors (LOVE).
 
     The same command resumes a run that was interrupted. Give OUT to `train fit` as `--set character_encoder=OUT`.
 
     \b
     pearl-qdrant train love all-MiniLM-L6-v2/ love/
-    pearl-qdrant train love e5-small/ love/ --vectors wiki-news-300d-1M.vec
+    pearl-qdrant train love e5-small/ love/ --set vectors=wiki-news-300d-1M.vec
     """
     with training_stage():
         from pearl_qdrant import pretrain_character_encoder
 
+        vectors, resume = settings.pop("vectors", None), not settings.pop("restart", False)
         config = LoveConfig(**settings)
-        mimicry = pretrain_character_encoder(base_model, out, config=config, resume=not restart, vectors=vectors)
-    echo_result({"character_encoder": str(out), **asdict(mimicry)}, str(mimicry), as_json=as_json)
+        mimicry = pretrain_character_encoder(base_model, out, config=config, resume=resume, vectors=vectors)
+    echo(str(mimicry))
 
 
 @click.command()
@@ -285,23 +260,17 @@ def love(
 @field_option(FitRequest, "out", type=FOLDER)
 @phrases_option
 @aliases_option
-@field_option(FitRequest, "hard_negatives", metavar="PATH")
-@field_option(FitRequest, "steps", metavar="N")
-@field_option(FitRequest, "paper_settings")
-@field_option(FitRequest, "restart")
 @set_option("training.finetune.request:FitRequest")
 def fit(settings: dict[str, Any], **options: Any) -> None:
     """Fine-tune an encoder on phrases: contrastive learning and phrase type classification.
 
     The same command resumes a run that was interrupted. State and log.csv are written to OUT/training.
-    --paper-settings trains as in the paper: Adam at 3e-5 for all parameters, temperature 0.07, dropout, no masking, no
-    aliases, each hard negative with a variant of its own. On several GPUs: torchrun --nproc-per-node 4 -m pearl_qdrant
-    train fit ...
+    On several GPUs: torchrun --nproc-per-node 4 -m pearl_qdrant train fit ...
 
     \b
     pearl-qdrant train fit --base-model all-MiniLM-L6-v2/ --phrases corpus --out fitted
     pearl-qdrant train fit --base-model fitted --aliases umls.tsv --set schedule=cosine --out refreshed
-    pearl-qdrant train fit --base-model intfloat/e5-small --phrases corpus --paper-settings --out pearl
+    pearl-qdrant train fit --base-model intfloat/e5-small --phrases corpus --set paper_settings=yes --out pearl
     """
     with training_stage() as output:
         from pearl_qdrant import fit_model
@@ -317,11 +286,8 @@ def fit(settings: dict[str, Any], **options: Any) -> None:
 @click.argument("out", type=FOLDER)
 @field_option(UlrRequest, "texts", "--text", multiple=True, metavar="PATH")
 @field_option(UlrRequest, "ngrams", metavar="PATH")
-@field_option(UlrRequest, "steps", metavar="N")
-@field_option(UlrRequest, "restart")
 @set_option("training.ulr.request:UlrRequest")
-@shared.json_option
-def ulr(settings: dict[str, Any], as_json: bool, **options: Any) -> None:
+def ulr(settings: dict[str, Any], **options: Any) -> None:
     """Train encoder BASE so that the vectors of an n-gram and of the rest add up to the sequence's (ULR).
 
     BASE is a folder or a hub id of kind BERT, ALBERT, ELECTRA, RoBERTa, MPNet or DistilBERT. OUT is a plain encoder,
@@ -329,16 +295,13 @@ def ulr(settings: dict[str, Any], as_json: bool, **options: Any) -> None:
     are written to OUT/training.
 
     \b
-    pearl-qdrant train ulr all-MiniLM-L6-v2/ ulr/ --text articles.jsonl.gz --steps 2000
+    pearl-qdrant train ulr all-MiniLM-L6-v2/ ulr/ --text articles.jsonl.gz --set steps=2000
     pearl-qdrant train ulr bert-base/ ulr/ --ngrams ngrams/
     """
     with training_stage() as output:
         from pearl_qdrant import train_ulr
 
         result = train_ulr(UlrRequest(**given_only(options), **settings), events=output)
-    if as_json:
-        echo_json({**asdict(result), "encoder": str(result.encoder)})
-        return
     head = f", the first {result.head_steps:,} of the MLM head alone" if result.head_steps else ""
     echo(f"{result.encoder}: {result.steps:,} steps{head}; log in {result.encoder / 'training'}", err=True)
 
@@ -353,12 +316,8 @@ class _Output(RefreshEvents):
 @click.command()
 @click.argument("base", nargs=-1, required=True, type=PATH)
 @click.option("--out", type=FOLDER, required=True, help="Folder of the exported model.")
-@field_option(RefreshRequest, "model", metavar="DIR|NAME")
-@field_option(RefreshRequest, "minutes", metavar="N")
-@field_option(RefreshRequest, "restart")
 @set_option("training.options:RefreshRequest")
-@shared.json_option
-def refresh(base: tuple[Path, ...], settings: dict[str, Any], as_json: bool, **options: Any) -> None:
+def refresh(base: tuple[Path, ...], out: Path, settings: dict[str, Any]) -> None:
     """Fine-tune an encoder on the names of BASE, and say whether it helped.
 
     A tenth of the entities, at most 2,000, is kept out of training. Their aliases are linked with the new model and
@@ -366,16 +325,13 @@ def refresh(base: tuple[Path, ...], settings: dict[str, Any], as_json: bool, **o
 
     \b
     pearl-qdrant train refresh umls.tsv --out model/
-    pearl-qdrant train refresh umls.tsv --out model/ --minutes 120
+    pearl-qdrant train refresh umls.tsv --out model/ --set minutes=120
     """
     with training_stage():
         from pearl_qdrant import refresh_model
 
-        request = RefreshRequest(base=base, **given_only(options), **settings)
+        request = RefreshRequest(base=base, out=out, **settings)
         result = refresh_model(request, events=_Output())
-    if as_json:
-        echo_json({**asdict(result), "model": str(result.model)})
-        return
     _print(result, request.model, base)
 
 
@@ -385,7 +341,8 @@ def _print(result: RefreshResult, start: str, base: tuple[Path, ...]) -> None:
     said = {
         "better": f"It helped. Encode the base with it: pearl-qdrant ingest {' '.join(map(str, base))} "
         f"--model {result.model} --collection NAME",
-        "no difference": "No difference that can be told from chance: try more --minutes, or a base with more aliases",
+        "no difference": "No difference that can be told from chance: try a longer --set minutes=, or a base with "
+        "more aliases",
         "worse": f"It is worse than {start}: do not use it. A lower --set ratio= keeps more of the start",
         "not measured": "Too few entities with aliases were kept out to say whether it helped",
     }
@@ -430,8 +387,7 @@ def average(base_model: Path, tuned: Path, out: Path, ratio: float) -> None:
 @click.option("--out", type=FOLDER, required=True, help="Checkpoint to write.")
 @phrases_option
 @aliases_option
-@shared.json_option
-def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
+def head(base_model: str, out: Path, **others: Any) -> None:
     """Fit a type head on a frozen encoder, and write both as a checkpoint.
 
     A tenth of the names is held out and scored.
@@ -444,10 +400,7 @@ def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
         from pearl_qdrant import train_head
 
         scores = train_head(base_model, out, device=shared.device_of_environment(), events=output, **others)
-    if as_json:
-        found = {} if scores is None else {"accuracy": scores.accuracy, "macro_f1": scores.macro_f1, "n": scores.n}
-        echo_json({"model": str(out), **found})
-    elif scores is not None:
+    if scores is not None:
         echo(f"{out}: accuracy {scores.accuracy:.1%}, macro-F1 {scores.macro_f1:.3f} on {scores.n:,} names")
 
 
@@ -455,8 +408,7 @@ def head(base_model: str, out: Path, as_json: bool, **others: Any) -> None:
 @click.argument("model", type=_EXISTING)
 @click.argument("out", type=FOLDER)
 @click.option("--name", help="Name of the exported model.  [default: that of MODEL]")
-@shared.json_option
-def export(model: Path, out: Path, name: str | None, as_json: bool) -> None:
+def export(model: Path, out: Path, name: str | None) -> None:
     """Export the trained checkpoint MODEL as one ONNX graph, and check that graph and network agree.
 
     \b
@@ -467,17 +419,15 @@ def export(model: Path, out: Path, name: str | None, as_json: bool) -> None:
         from pearl_qdrant import export_checkpoint
 
         parity = export_checkpoint(model, out, name=name)
-    echo_result({"model": str(out), "precision": "int8", **asdict(parity)}, str(parity), as_json=as_json)
+    echo(str(parity))
 
 
 @click.command()
 @click.argument("base_model", metavar="MODEL")
 @click.argument("examples", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("out", type=FOLDER)
-@field_option(JudgeRequest, "wordnet", metavar="PATH")
-@field_option(JudgeRequest, "restart")
 @set_option("training.judge.request:JudgeRequest")
-def judge(settings: dict[str, Any], **options: Any) -> None:
+def judge(settings: dict[str, Any], **arguments: Any) -> None:
     """Train a judge of two names over the exported encoder MODEL: a network that reads both and says if they name one
     thing.
 
@@ -486,11 +436,11 @@ def judge(settings: dict[str, Any], **options: Any) -> None:
     to OUT/training.
 
     \b
-    pearl-qdrant train judge pearl-mini examples.jsonl judge/ --wordnet /usr/share/wordnet
+    pearl-qdrant train judge pearl-mini examples.jsonl judge/ --set wordnet=/usr/share/wordnet
     """
     with training_stage():
         from pearl_qdrant import train_judge
 
-        result = train_judge(JudgeRequest(**given_only(options), **settings))
+        result = train_judge(JudgeRequest(**arguments, **settings))
     learnt = f"{result.groups:,} entities and {result.given:,} given mentions"
     echo(f"{result.judge}: {result.steps:,} steps on {learnt}; log in {result.judge / 'training'}", err=True)

@@ -239,7 +239,7 @@ def _free_gpu(name: str, has_torch: bool) -> str | None:
 
 
 def _no_torch_weights(name: str) -> str:
-    return f"model '{name}' has no weights for torch. Rebuild them with: pearl-qdrant models export {name} --torch"
+    return f"model '{name}' has no weights for torch. Rebuild them with: pearl-qdrant models export {name} DIR"
 
 
 MODELS_DIR = Path(__file__).parent / "models"  # folder of the shipped checkpoints, one subfolder each

@@ -39,7 +39,7 @@ def register(
     has a function of that name.
     """
     check_fields(fields)
-    values = ColumnLinker(linker, LinkOptions(types, threshold=threshold), properties)
+    values = ColumnLinker(linker, LinkOptions(types=types, threshold=threshold), properties)
     struct = pa.struct([(one, pa.float64() if one == "probability" else pa.string()) for one in fields])
 
     def link(*columns: pa.ChunkedArray) -> pa.Array:

@@ -80,7 +80,11 @@ class PearlLinker:
                 f"{FACTORY} needs a collection: nlp.add_pipe({FACTORY!r}, config={{'collections': ['umls']}})",
             )
         self.options = AnnotateOptions(
-            self.types, self.threshold, include_nil=True, document=self.document, label_types=self.label_types
+            types=self.types,
+            threshold=self.threshold,
+            include_nil=True,
+            document=self.document,
+            label_types=self.label_types,
         )
         for extension in (CANDIDATES, ASSERTION):
             if not Span.has_extension(extension):

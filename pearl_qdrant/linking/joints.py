@@ -265,7 +265,7 @@ def _listed(state: LinkerState, cuts: Mapping[int, _Cut], options: LinkOptions) 
     if not lists:
         return {}
     every = list(dict.fromkeys(part for parts in lists.values() for part in parts))
-    linked = dict(zip(every, links_of_cells(state, every, replace(options, split=False)), strict=True))
+    linked = dict(zip(every, links_of_cells(state, every, options.updated(split=False)), strict=True))
     sure = {
         part: (link.kb, link.entity_id)
         for part, link in linked.items()

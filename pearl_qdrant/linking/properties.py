@@ -344,7 +344,7 @@ def weighed(
     is_list: bool = True,
 ) -> Iterator[Link]:
     """The links of names with the evidence of each row. Of a list, the evidence learns how well its columns agree."""
-    options = replace(options, threshold=state.threshold_of(options))
+    options = options.updated(threshold=state.threshold_of(options))
     near = [one for link, row in zip(links, rows, strict=True) if row for one in link.candidates]
     columns = of_candidates(state.collections, near) if near else {}
     if ALIASES in evidence.columns:

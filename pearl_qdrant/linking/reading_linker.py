@@ -6,7 +6,6 @@ import asyncio
 import logging
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -218,7 +217,7 @@ class ReadingLinker:
             ValueError: If an option is out of range.
         """
         chosen = (options or LinkOptions()).updated(**keywords)
-        alone, given = replace(chosen, judge=None), {name: [value] for name, value in (properties or {}).items()}
+        alone, given = chosen.updated(judge=None), {name: [value] for name, value in (properties or {}).items()}
         link = self._read(lambda: next(self._lifetime.while_open(self._linked([mention], alone, given))))
         return next(self._judged([link], chosen))
 
@@ -275,7 +274,7 @@ class ReadingLinker:
         """
         chosen = (options or LinkOptions()).updated(**keywords)
         check_are_many(mentions)
-        alone = replace(chosen, judge=None)  # it is asked in this process, with all that is known
+        alone = chosen.updated(judge=None)  # it is asked in this process, with all that is known
         self._follow()
         if properties:
             link = partial(self.link_batch, workers=workers)
@@ -329,7 +328,7 @@ class ReadingLinker:
                     yield link
             return
         if chosen.judge is not None:
-            chosen = replace(chosen, judge=asking_of(chosen.judge))  # one for all batches
+            chosen = chosen.updated(judge=asking_of(chosen.judge))  # one for all batches
         async for batch in take_async(mentions, ASYNC_BATCH):
             for link in await asyncio.to_thread(list, self.link_batch(batch, chosen)):
                 yield link
@@ -463,7 +462,7 @@ class ReadingLinker:
             )
         chosen = (options or LinkOptions()).updated(**keywords)
         if chosen.context is not None:
-            chosen = replace(chosen, context=None)  # the document is its context
+            chosen = chosen.updated(context=None)  # the document is its context
         spans_given, parts = list(given), check_parts(without)
         found = self._read(lambda: link_document(self.state, own_text, spans_given, chosen, without=parts))
         if chosen.judge is None:

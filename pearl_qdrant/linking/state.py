@@ -344,11 +344,11 @@ class LinkerState:
         """The mentions of a text, found one by one and linked together."""
         spans: Sequence[GivenSpan] | None = block.spans
         if spans is None:
-            alone = replace(options, document=False, include_nil=True, assertions=(), markup=None, offsets="characters")
+            alone = options.updated(document=False, include_nil=True, assertions=(), markup=None, offsets="characters")
             alone_blocks = read_blocks(block.text, alone)
             found = [one for some in annotate_blocks(self, alone_blocks, alone, with_features=False) for one in some]
             spans = [(one.start, one.end) for one in found]
-        chosen = LinkOptions(options.types, threshold=options.least_probability, on_tie=options.on_tie)
+        chosen = LinkOptions(types=options.types, threshold=options.least_probability, on_tie=options.on_tie)
         linked = link_document(self, block.text, spans, chosen)
         kept = [one for one in linked if options.include_nil or one.link.entity_id is not None]
         return finished(block, kept, options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -22,6 +22,7 @@ from pearl_qdrant.linking.mention_detection.blocks import Utf16
 from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions, Markup, OffsetUnit, OnTie, TypeMode
 from pearl_qdrant.linking.properties import MOST_CANDIDATES, linked_rows, read_rows, wider
 from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.options import Options
 from pearl_qdrant.records import Annotation, Assertion, Link, link_record
 from pearl_qdrant.service.answers import CollectionsHere, beside, declared, json_answer, packed, router_of
 from pearl_qdrant.service.collections import CollectionHandle
@@ -34,15 +35,14 @@ texts = router_of("texts")
 learning = router_of("learning")
 
 T = TypeVar("T")
+Chosen = TypeVar("Chosen", bound=Options)
 
 _RECORD_BYTES = 300  # About the size of a candidate or a mention as JSON
 
 
-def _chosen(body: Body, record: type[T]) -> T:
+def _chosen(body: Body, record: type[Chosen]) -> Chosen:
     """The record of options whose fields the body has."""
-    return record(
-        **{one.name: getattr(body, one.name) for one in fields(cast("Any", record)) if hasattr(body, one.name)}
-    )
+    return record(**{name: getattr(body, name) for name in record.model_fields if hasattr(body, name)})
 
 
 class _Linked(Body):

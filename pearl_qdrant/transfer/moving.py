@@ -10,8 +10,8 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
 
 from pearl_qdrant.errors import (
     CollectionExistsError,
@@ -70,9 +70,6 @@ class TransferResult:
     checked: int
     replaced: bool
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "seconds": round(self.seconds, 3)}
 
 
 def push_collection(

@@ -14,9 +14,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,14 +87,6 @@ class EverydayChange:
         """By how many points the mean is lower with the new model; negative if it is higher."""
         return self.before - self.after
 
-    def to_json(self) -> dict[str, Any]:
-        kinds = {
-            one.kind: {"mentions": one.mentions, "before": round(one.before, 2), "after": round(one.after, 2)}
-            for one in self.kinds
-        }
-        means = {"before": round(self.before, 2), "after": round(self.after, 2), "error": round(self.error, 2)}
-        return {"mentions": self.mentions, **means, "kinds": kinds}
-
 
 def compare_everyday(before: tuple[Collection, Encoder], after: tuple[Collection, Encoder], n: int) -> EverydayChange:
     """Answer at most `n` everyday mentions, equally many of each kind, in two versions of a collection. They are linked
@@ -165,10 +156,6 @@ class ReencodeResult:
     seconds: float
     switch_seconds: float
     everyday: EverydayChange | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        rounded = {"seconds": round(self.seconds, 3), "switch_seconds": round(self.switch_seconds, 3)}
-        return {**asdict(self), **rounded, "everyday": None if self.everyday is None else self.everyday.to_json()}
 
 
 def reencode_collection(  # long: most of it is what its arguments mean

@@ -72,7 +72,7 @@ def test_ingest_reports_what_it_did(run: Run, base: Path, model: Path) -> None:
     again = run("ingest", str(base), "--model", str(model)).out.splitlines()
 
     assert (loaded.status, accepted.status) == (3, 0), "a row that is not loaded shows, unless it is allowed"
-    assert "accept them with --max-errors 1" in loaded.err
+    assert "accept them with --set max_errors=1" in loaded.err
     assert words[0] == "base: 4 entities with 8 names, all stored"
     assert words[1] == "  rows: 5 read; bad and skipped: 1 (no name 1); left out by the options: 0"
     assert words[2] == "  collection: 8 names = 8 of this input + 0 others"

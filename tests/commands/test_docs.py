@@ -68,10 +68,10 @@ def test_every_command_is_explained_and_in_the_table() -> None:
 
 
 def test_the_command_line_has_what_people_use() -> None:
-    """It has 199 options at most; rare ones are settings, by --set."""
+    """It has 150 options at most; rare ones are settings, by --set."""
     every = [*cli.params, *(one for _, command in commands(cli) for one in command.params)]
 
-    assert len([one for one in every if isinstance(one, click.Option)]) <= 199
+    assert len([one for one in every if isinstance(one, click.Option)]) <= 150
 
 
 PLATFORM = {"LOCALAPPDATA", "XDG_DATA_HOME"}

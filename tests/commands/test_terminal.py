@@ -313,7 +313,7 @@ REFUSED: list[tuple[str, ...]] = [
     ("collections", "prune", names("c"), "--yes"),
     ("reencode", names("c"), "--rollback"),
     ("reencode", "base", "--model", f"/none/{EVIL}"),
-    ("models", "export", f"/none/{EVIL}", "out", "--torch"),
+    ("models", "export", f"/none/{EVIL}", "out"),
     ("doctor", "--model", "model", "--store", f"http://{EVIL}"),
     ("evaluate", "--data", "base.tsv", "--task", EVIL),
     ("ingest", f"/none/{EVIL}"),

@@ -168,7 +168,7 @@ def test_documents_on_the_command_line(run: Run, store_path: Path, tmp_path: Pat
     ]
     assert as_text.out.startswith("a:0:Bill Clinton  ->  Bill Clinton")
     for words, message in (
-        (("Gotham", "--format", "jsonl"), "--format is for --file"),
+        (("Gotham", "--format", "jsonl"), "--set format is for --file"),
         (("--file", "-", "--format", "jsonl", "--context", "x"), "a document is the context"),
     ):
         outcome = run("link", *words)

@@ -189,8 +189,8 @@ def test_the_command_prints_what_a_program_gets(run: Run, model: Path, folder: P
 def test_the_command_lists_its_tasks_and_rejects_unknown_ones(
     run: Run, model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--list` needs no other option; the error for an unknown task lists all tasks; a missing library is named."""
-    listed = run("evaluate", "--list")
+    """`--task help` needs no other option; the error for an unknown task lists them; a missing library is named."""
+    listed = run("evaluate", "--task", "help")
     assert [line.split()[0] for line in listed.out.splitlines()] == [task.name for task in (*TASKS, *ON_REQUEST)]
 
     wrong = run("evaluate", "--model", str(model), "--data", str(folder), "--task", "birds")

@@ -206,14 +206,13 @@ def test_the_commands_average_export_and_rebuild(run: Run, tmp_path: Path) -> No
     for name, text in notices.items():
         (Path(plain) / name).write_text(text, encoding="utf-8")
     assert run("train", "average", base, plain, averaged, "--ratio", "0.7").status == 0
-    exported = run("train", "export", averaged, out, "--name", "mine", "--json")
+    exported = run("train", "export", averaged, out, "--name", "mine")
     assert exported.status == 0, exported.err
-    assert exported.lines()[0]["mean_cosine"] > 0.99
-    rebuilt = run("models", "export", out, back, "--torch")
+    assert "mean cosine 0.99" in exported.out
+    rebuilt = run("models", "export", out, back)
     assert rebuilt.status == 0, rebuilt.err
     assert "mean cosine" in rebuilt.out
     assert read_config(Path(back)).weights_hash == read_config(Path(out)).weights_hash
-    assert run("models", "export", out, back).status == 2
     assert "has no model.safetensors" in run("train", "export", out, back).err
     for copy in (averaged, out):
         assert {name: (Path(copy) / name).read_text(encoding="utf-8") for name in notices} == notices

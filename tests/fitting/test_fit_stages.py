@@ -74,7 +74,7 @@ def test_fit_makes_a_checkpoint_from_the_published_files(bert: Path, tmp_path: P
     assert "seed 0, now 5" in again.err
     fixed = ("--set", "temperature=1", "--set", "learning_rate=1e-4")
     contradiction = run("train", "fit", *words, "--paper-settings", *fixed, "--out", "x")
-    assert "--paper-settings fixes --set learning_rate, --set temperature" in contradiction.err
+    assert "--set paper_settings fixes --set learning_rate, --set temperature" in contradiction.err
 
 
 def test_fit_learns_from_the_aliases_of_a_base(bert: Path, tmp_path: Path, run: Run) -> None:
@@ -102,9 +102,9 @@ def test_a_head_is_fitted_on_a_frozen_encoder(bert: Path, tmp_path: Path, run: R
     """`train head` gives a plain encoder phrase types, and leaves its vectors as they were."""
     typed, out = write_corpus(tmp_path / "corpus") / "phrase_with_etype.txt", tmp_path / "typed"
     words = ["--base-model", str(bert), "--phrases", str(typed)]
-    done = run("train", "head", *words, "--out", str(tmp_path / "short"), "--json")
+    done = run("train", "head", *words, "--out", str(tmp_path / "short"))
     assert done.status == 0, done.err
-    assert {"model", "accuracy", "macro_f1", "n"} == done.lines()[0].keys()
+    assert "macro-F1" in done.out
 
     scores = train_head(str(bert), out, phrases=[typed], options=HeadOptions(epochs=60), device="cpu")
     assert scores is not None

@@ -262,7 +262,7 @@ async def test_http_has_the_limits_of_the_service(store_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "pearl_qdrant", "mcp", "--collection", "base", "--store", str(store_path)]
-    with subprocess.Popen([*command, "--transport", "http", "--port", str(port)]) as process:
+    with subprocess.Popen([*command, "--port", str(port)]) as process:
 
         def answer(*lines: str, body: str = "") -> bytes:
             head = "\r\n".join(["POST /mcp HTTP/1.1", *lines, f"Content-Length: {len(body)}", "", body])

@@ -148,7 +148,7 @@ def test_the_command_says_what_the_text_says_of_a_mention(loaded: Run, store: st
     for spelling in ("other_person", "other-person"):
         found = loaded("His mother takes aspirin.", "--assertion", spelling, "--json").lines()
         assert [x["assertion"] for x in found] == ["other_person"]
-    assert "other_person" in loaded("--help").out
+    assert "other_person" in loaded("--set", "help").out
 
     table = tmp_path / "german.tsv"
     table.write_text("assertion\tdirection\ttrigger\nnegated\tforward\tkein\n", encoding="utf-8")

@@ -89,7 +89,7 @@ def test_the_policy_for_common_words(common_words: CommonWords, wanted: list[str
     text = "He was reading in Reading, Germany."
 
     assert [a.text for a in annotate(Base(PLACES), text, common_words=common_words)] == wanted
-    with pytest.raises(ValueError, match="common_words is 'skip', 'capitalised' or 'all', not 'some'"):
+    with pytest.raises(ValueError, match="'common_words' is 'some', but must be 'skip', 'capitalised' or 'all'"):
         annotate(Base(PLACES), "text", common_words="some")  # type: ignore[arg-type]
 
 

@@ -72,7 +72,7 @@ def test_offsets_count_as_javascript_does() -> None:
     assert [one.sentence for one in units] == [(0, 18), (19, 49)]
     given = found(text, offsets="utf-16", spans=[(33, 45), {"start": 10, "end": 17}])
     assert [(one.start, one.text) for one in given] == [(33, "heart attack"), (10, "aspirin")]
-    with pytest.raises(ValueError, match="offsets is 'characters' or 'utf-16', not 'bytes'"):
+    with pytest.raises(ValueError, match="'offsets' is 'bytes', but must be 'characters' or 'utf-16'"):
         annotate(Folded(), text, offsets="bytes")  # type: ignore[arg-type]
 
 

@@ -59,9 +59,9 @@ def test_invalid_arguments_of_annotate_are_refused() -> None:
     """Bytes are not text, and a threshold is a probability."""
     with pytest.raises(TypeError, match="a str or a spaCy Doc, not bytes"):
         annotate(Names(KNOWN), b"text")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"threshold is a probability in \[0, 1\], not 2"):
+    with pytest.raises(ValueError, match="'threshold' is 2, but must be less than or equal to 1"):
         annotate(Names(KNOWN), "text", threshold=2)
-    with pytest.raises(ValueError, match="on_tie is 'canonical', 'null' or 'first', not 'last'"):
+    with pytest.raises(ValueError, match="'on_tie' is 'last', but must be 'canonical', 'null' or 'first'"):
         annotate(Names(KNOWN), "text", on_tie="last")  # type: ignore[arg-type]
 
 

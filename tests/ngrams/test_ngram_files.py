@@ -218,9 +218,8 @@ def test_the_command_does_what_the_call_does(run: Run, tmp_path: Path) -> None:
     assert (done.status, done.err.count("are counted")) == (0, 6)
     assert "3 n-grams; 21 spans in 15 sequences" in done.out
     assert contents(tmp_path / "out") == contents(tmp_path / "python")
-    done = run("train", "ngrams", "-", str(tmp_path / "out"), "--json", stdin=TEXTS[0].encode())
-    assert done.status == 0
-    assert done.lines()[0]["documents"] == 1
+    done = run("train", "ngrams", "-", str(tmp_path / "out"), stdin=TEXTS[0].encode())
+    assert (done.status, ": 1 documents, " in done.out) == (0, True)
     done = run("train", "ngrams", str(path), str(path))
     assert (done.status, "is a file" in done.err or "is not a directory" in done.err.lower()) == (2, True)
 

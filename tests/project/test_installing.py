@@ -72,7 +72,7 @@ STAGES = (
     "train ulr . out --text texts.txt",
     "train average . . out",
     "train export . out",
-    "models export . out --torch",
+    "models export . out",
 )
 
 RUN_STAGES = """

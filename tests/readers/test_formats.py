@@ -204,8 +204,8 @@ def test_a_folder_of_nothing_known_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_command_line_offers_every_format(run: Run) -> None:
-    """Each format is listed by --formats, and each of its options is one of the command, or a setting."""
-    listed = {line.split()[0] for line in run("ingest", "--formats").out.splitlines()}
+    """Each format is listed by `--format help`, and each of its options is one of the command, or a setting."""
+    listed = {line.split()[0] for line in run("ingest", "--format", "help").out.splitlines()}
 
     assert set(FORMAT_NAMES) <= listed
     assert [name for one in FORMATS for name in {*one.options} - {"columns"} if flag_of(ingest, name) is None] == []

@@ -182,7 +182,7 @@ def test_a_base_is_recognised_and_read(tmp_path: Path, name: str) -> None:
 
 
 def test_every_known_base_has_a_case() -> None:
-    """A base that is added to the table is tried here, and `ingest --formats` lists it."""
+    """A base that is added to the table is tried here, and `ingest --format help` lists it."""
     assert (
         {kind for kind, _, _ in CASES.values()}
         == {base.name for base in layouts.known_tables()}

@@ -244,13 +244,13 @@ def test_a_base_that_lacks_rows_is_not_loaded_in_silence(run: Run, tmp_path: Pat
         scan_base(path)
     refused = run("ingest", str(path), "--dry-run")
     assert refused.status == 1
-    assert "--max-errors" in refused.err
+    assert "--set max_errors" in refused.err
     assert scan_base(path, max_errors=3).entities == 200
 
 
 def test_the_command_lists_what_it_reads(run: Run) -> None:
-    """`ingest --formats` names every format and known base with its files."""
-    listed = run("ingest", "--formats")
+    """`ingest --format help` names every format and known base with its files."""
+    listed = run("ingest", "--format", "help")
 
     assert listed.status == 0
     for word in ("umls", "rdf", "xlsx", "geonames", "snomed", "SKOS", "hgnc_complete_set.txt"):

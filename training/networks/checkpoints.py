@@ -103,7 +103,7 @@ def open_for_torch(folder: Path) -> tuple[VerifiedCheckpoint, Path]:
     """Open a checkpoint folder, and its weights for torch. Raises CheckpointError if it is broken, or has none."""
     checkpoint = open_checkpoint(folder)
     if checkpoint.torch_path is None:
-        hint = f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR --torch"
+        hint = f"has no {TORCH_FILE}. Rebuild it from the graph with: pearl-qdrant models export {folder} DIR"
         raise CheckpointError(str(folder), hint)
     return checkpoint, checkpoint.torch_path
 

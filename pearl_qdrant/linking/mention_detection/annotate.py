@@ -170,7 +170,7 @@ def _annotate_group(
     link_of: dict[tuple[tuple[str, ...], str], Link] = {}
     for types, some in _queries(passages, options).items():
         # Without a threshold: it applies to spans, whose probability also depends on their shape.
-        links = linker.links(some, LinkOptions(types, limit=DEFAULT_LIMIT, threshold=0.0))
+        links = linker.links(some, LinkOptions(types=types, limit=DEFAULT_LIMIT, threshold=0.0))
         for (query, is_long), link in pausing(zip(some.items(), links, strict=True)):
             # Candidates of a link with which no span can reach the threshold would fill memory: most cannot.
             is_used = is_long or max(probability_of(link), LOWEST) >= least or is_name(link)

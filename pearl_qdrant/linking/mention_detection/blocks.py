@@ -25,14 +25,14 @@ from html import unescape
 from html.parser import HTMLParser
 from itertools import islice
 from operator import index
-from typing import BinaryIO, Literal, Protocol, SupportsIndex, runtime_checkable
+from typing import BinaryIO, Protocol, SupportsIndex, runtime_checkable
 
 from pearl_qdrant.errors import FormatError, InputError
 from pearl_qdrant.linking.mention_detection.abbreviations import Abbreviation, find_abbreviations
 from pearl_qdrant.linking.mention_detection.assertions import SENTENCE_END, with_assertions
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
 from pearl_qdrant.linking.mentions import read_text_lines
-from pearl_qdrant.linking.options import AnnotateOptions, Markup, OffsetUnit
+from pearl_qdrant.linking.options import AnnotateOptions, Markup, OffsetUnit, PassageFormat
 from pearl_qdrant.records import Annotation
 from pearl_qdrant.settings import MAX_PASSAGE_BYTES
 
@@ -329,7 +329,6 @@ def of_texts(
             found = []
 
 
-PassageFormat = Literal["lines", "jsonl", "whole"]
 """One passage a line; one JSON object a line, with "text" and maybe "id" and "spans"; the whole file is one passage."""
 
 

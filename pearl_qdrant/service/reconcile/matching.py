@@ -53,7 +53,7 @@ def _options(query: Query) -> LinkOptions:
     limit = max(query.limit, CANDIDATES) if query.conditions else query.limit
     if query.type_strict == "all":
         limit = max(limit, MOST_CANDIDATES)
-    return LinkOptions(query.types, "soft" if query.type_strict == "should" else "hard", limit)
+    return LinkOptions(types=query.types, type_mode="soft" if query.type_strict == "should" else "hard", limit=limit)
 
 
 async def _link(
