@@ -18,6 +18,7 @@ by one, and nothing else: all users of the hashes compare the strings too.
 from __future__ import annotations
 
 import pickle
+import re
 import sqlite3
 from abc import ABC, abstractmethod
 from array import array
@@ -260,6 +261,15 @@ class RowStore:
 def _blob(id_: str) -> bytes:
     """Bytes, since text in SQLite can have neither a lone surrogate nor, safely, a NUL."""
     return id_.encode("utf-8", "surrogatepass")
+
+
+_BREAKS = re.compile(r"[\t\n\r ]+")
+
+
+def clean(text: str) -> str:
+    """A name on one line, without space around it."""
+    is_uneven = "\n" in text or "\t" in text or "\r" in text or "  " in text
+    return _BREAKS.sub(" ", text).strip() if is_uneven else text.strip()
 
 
 class Reader(ABC):

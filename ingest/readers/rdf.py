@@ -63,7 +63,6 @@ class RdfReader(Reader):
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
-        self._scopes = frozenset(options.scopes or ("EXACT",))
         check_languages(options.languages)
         given = options.label_properties, options.alias_properties, options.type_properties
         self._added = [known.expand(names) for names in given]
@@ -83,7 +82,7 @@ class RdfReader(Reader):
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         vocabulary = self._find_vocabulary()
         kind = known.ItemMaker if vocabulary.profile.is_items else known.EntityMaker
-        maker = kind(vocabulary, self._options, self._scopes, type_map=self.type_map, report=report)
+        maker = kind(vocabulary, self._options, type_map=self.type_map, report=report)
         report.notes.extend(f"{source.path}: {syntax}, {maker.profile.title}" for source, syntax in self._files)
         try:
             yield from self._read_entities(maker, report)

@@ -8,17 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyoxigraph import Quad
 
 from ingest.base.format import ReadOptions
 from ingest.base.languages import language_code
-from ingest.base.reader import HashSet
+from ingest.base.reader import HashSet, clean
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
-from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, Term, clean, short_id
 from ingest.readers.signs import PREFIXES, VOCABULARIES
 from ingest.readers.wikidata import (
     FALLBACK,
@@ -32,6 +31,21 @@ from ingest.readers.wikidata import (
     item_number,
 )
 from pearl_qdrant.records import LINKS_FIELD, Entity
+
+if TYPE_CHECKING:
+    from pyoxigraph import Quad
+
+OBSOLETE, NOT_A_TERM = "obsolete", "not_a_term"
+
+_CURIE = re.compile(
+    r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
+)
+
+
+def short_id(iri: str) -> str:
+    """The id of a term as OBO writes it: ``UO:0000001`` for ``http://purl.obolibrary.org/obo/UO_0000001``."""
+    match = _CURIE.fullmatch(iri) if "_" in iri else None
+    return f"{match[1]}:{match[2]}" if match else iri
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
@@ -56,6 +70,7 @@ ALT_ID, XREF, NAMESPACE = expand(f"oboInOwl:{name}" for name in ("hasAlternative
 BASE = "file:///"  # before a relative IRI; it is removed from ids again
 _TERMS = {what: expand(names.split()) for what, names in VOCABULARIES["terms"].items()}
 REPLACED_BY, SAME_AS = frozenset(_TERMS["replaced_by"]), frozenset(_TERMS["same_as"])
+CLASS = _TERMS["classes"][0]
 CLASSES, PROPERTIES = frozenset(_TERMS["classes"]), frozenset(_TERMS["properties"])
 NO_ENTITIES = frozenset(_TERMS["no_entities"])
 """Classes of what organises a vocabulary and is not in it."""
@@ -292,18 +307,10 @@ def is_true(value: str) -> bool:
 class EntityMaker:
     """Makes entities from statements. Those that exclude a subject are counted in the report."""
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        options: ReadOptions,
-        scopes: frozenset[str],
-        *,
-        type_map: TypeMap,
-        report: ReadReport,
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, options: ReadOptions, *, type_map: TypeMap, report: ReadReport) -> None:
         self.profile = profile = vocabulary.profile
         self._known, self._report, self._type_map = vocabulary, report, type_map
-        self._scopes, self._links, self._classes = scopes, options.links, options.classes
+        self._scopes, self._links, self._classes = options.scopes or ("EXACT",), options.links, options.classes
         languages = check_languages(options.languages)
         self._takes_all = not _ALL_LANGUAGES.isdisjoint(languages)
         self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
@@ -434,23 +441,26 @@ class EntityMaker:
         parents = [parent for parent in dict.fromkeys(above) if parent and parent != identity]
         if profile.children:  # what is above may say so itself
             parents += [parent for parent in tree.parents(identity) if parent not in above and parent != identity]
+        alt_ids = list(tree.replaced.get(identity, ()))
         if profile.is_ontology:
-            term = Term(identity, names, "", description, parents, extra=extra, languages=languages)
-            term.namespace = next((fact[1] for fact in facts if fact[0] == NAMESPACE), "")
-            term.alt_ids = [short_id(fact[1]) for fact in facts if fact[0] == ALT_ID]
-            term.xrefs = [short_id(fact[1]) for fact in facts if fact[0] == XREF]
-            entity = term.make_entity(tree, self._type_map, self._report, links=self._links)
+            values = {
+                name: [fact[1] for fact in facts if fact[0] == name and fact[1]] for name in (NAMESPACE, ALT_ID, XREF)
+            }
+            kb_types = tuple(name for name in tree.walk_up(parents, limits.MAX_KB_TYPES)[0] if name != identity)
+            kb_types = (*kb_types, *values[NAMESPACE][:1])
+            types = self._type_map.map_types(kb_types)
+            alt_ids = [*map(short_id, values[ALT_ID]), *alt_ids]
         else:
             own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
-            all_types = tuple(dict.fromkeys(filter(None, (*own, *parents))))
-            kb_types, types = self._known_types(all_types)
-            if identity in kb_types:
-                kb_types = tuple(name for name in kb_types if name != identity)
-            if parents and self._links:
-                extra[LINKS_FIELD] = "|".join(parents)
-            if gone := tree.replaced.get(identity):
-                extra["alt_ids"] = "|".join(gone)
-            entity = self._report.make_entity(identity, names, kb_types, types, description, extra, languages=languages)
+            kb_types, types = self._known_types(tuple(dict.fromkeys(filter(None, (*own, *parents)))))
+            kb_types = tuple(name for name in kb_types if name != identity) if identity in kb_types else kb_types
+        if alt_ids:
+            extra["alt_ids"] = "|".join(dict.fromkeys(alt_ids))
+        if parents and self._links:
+            extra[LINKS_FIELD] = "|".join(parents)
+        if profile.is_ontology and values[XREF]:
+            extra["xrefs"] = "|".join(dict.fromkeys(map(short_id, values[XREF])))
+        entity = self._report.make_entity(identity, names, kb_types, types, description, extra, languages=languages)
         if self._classes and set(self._classes).isdisjoint((identity, *entity.kb_types)):
             self._report.filter_out(OTHER_CLASS)
             return None

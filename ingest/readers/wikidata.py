@@ -30,14 +30,13 @@ from typing import Any
 
 from ingest.base.format import PathLike, ReadOptions
 from ingest.base.languages import language_code
-from ingest.base.reader import Reader
+from ingest.base.reader import Reader, clean
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
 from ingest.io import limits
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, check_is_text
 from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.json_records import is_lines, read_records
-from ingest.readers.ontology import clean
 from ingest.readers.signs import VOCABULARIES
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
