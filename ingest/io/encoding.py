@@ -118,9 +118,7 @@ class Utf8Source(ByteSource):
     """
 
     def __init__(self, source: ByteSource, encoding: str | None = None) -> None:
-        self.path, self.size = source.path, source.size
-        self._source = source
-        self._given = encoding
+        self.path, self._source, self._given = source.path, source, encoding
         self.found: str | None = None
 
     def chunks(self) -> Iterator[bytes]:
@@ -168,8 +166,7 @@ class OpenSource(ByteSource):
     """A file that somebody else opened, which can be read once."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
-        self.path, self.size = path, 0
-        self._file = file
+        self.path, self._file = path, file
 
     def chunks(self) -> Iterator[bytes]:
         read = getattr(self._file, "read1", self._file.read)  # what a pipe has by now

@@ -30,7 +30,7 @@ from functools import lru_cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from pearl_qdrant import binary_tables, settings
 from pearl_qdrant.errors import FormatError, InputError
@@ -48,11 +48,10 @@ Read = Callable[[int], bytes]  # gives at most so many bytes, none at the end
 
 class ByteSource(ABC):
     """Input that can be read from its start any number of times, also by several threads at once. `path` is its name in
-    errors: ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive; `size` is in bytes, as stored.
+    errors: ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
     """
 
     path: str
-    size: int
 
     @abstractmethod
     def chunks(self) -> Iterator[bytes]:
@@ -173,23 +172,34 @@ _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, Runtim
 _NO_DATA = ("readme", "license", "licence", "copying", "notice", "changelog", "manifest")
 
 
-def is_zip(path: str) -> bool:
-    """Whether a file begins like a zip archive of files, and not like a workbook; False where it cannot be opened."""
+_MAGICS: dict[bytes, binary_tables.Kind] = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xd0\xcf\x11\xe0": "workbook"}
+_MAX_METADATA = 1 << 26
+
+
+def find_container(path: str) -> binary_tables.Kind | Literal["zip"] | None:
+    """What a file is by its first bytes: Parquet, Arrow, Arrow stream, workbook, zip for an archive of other files, or
+    None. Never raises.
+    """
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):
-            return False
+        if path == STDIN or not Path(path).is_file():
+            return None
         with Path(path).open("rb") as file:
-            return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06") and not is_workbook(path)
+            head = file.read(8)
     except (OSError, ValueError):
-        return False
+        return None
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "workbook" if _is_workbook(path) else "zip"
+    size = int.from_bytes(head[4:], "little")
+    is_stream = head.startswith(b"\xff\xff\xff\xff") and 0 < size < _MAX_METADATA and not size % 8
+    known = next((name for magic, name in _MAGICS.items() if head.startswith(magic)), None)
+    return "Arrow stream" if is_stream else known
 
 
-def is_workbook(path: str) -> bool:
+def _is_workbook(path: str) -> bool:
     """Whether a zip archive is a workbook (xlsx, xlsm, xlsb, ods)."""
     try:
         archive = _archive(path)
-        names = archive.namelist()
-        is_ods = False
+        names, is_ods = archive.namelist(), False
         if "mimetype" in names:
             with archive.open("mimetype") as file:
                 is_ods = b"spreadsheet" in file.read(_MIMETYPE_BYTES)
@@ -236,8 +246,7 @@ class Member(ByteSource):
             info = archive.getinfo(member)
         except KeyError:
             raise FormatError(path, None, f"has no member {member!r}. It has: see unzip -l") from None
-        self.size = info.compress_size
-        check_expansion(self.path, self.size, info.file_size, "zip")
+        check_expansion(self.path, info.compress_size, info.file_size, "zip")
 
     def chunks(self) -> Iterator[bytes]:
         with _as_format_error(self.path), _archive(self._archive).open(self._member) as raw:
@@ -292,12 +301,10 @@ class Source(ByteSource):
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
             self._spool = copy_to_temporary(self.path, sys.stdin.buffer)
-            self.size = os.fstat(self._spool.fileno()).st_size
             return
         with self._open_file() as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 self._spool = copy_to_temporary(self.path, file)
-            self.size = os.fstat((self._spool or file).fileno()).st_size
 
     def close(self) -> None:
         """Remove the temporary copy, if there is one."""
@@ -382,9 +389,9 @@ def open_source(path: str | os.PathLike[str]) -> ByteSource:
     path = os.fspath(path)
     if not os.path.exists(path):  # noqa: PTH110 - a path with NUL is no error here
         for found in re.finditer(SEPARATOR, path):
-            if is_zip(path[: found.start()]):
+            if find_container(path[: found.start()]) == "zip":
                 return Member(path[: found.start()], path[found.end() :])
-    return Member(path, choose_member(path)) if is_zip(path) else Source(path)
+    return Member(path, choose_member(path)) if find_container(path) == "zip" else Source(path)
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]]) -> tuple[ByteSource, ...]:
@@ -417,4 +424,6 @@ def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
         levels = (islice(Path(path).glob("/".join("*" * (n + 1))), _MAX_ENTRIES) for n in range(n_levels))
         files = (child for level in levels for child in level if not child.name.startswith(".") and child.is_file())
         return sorted(map(str, files))
-    return [f"{path}{SEPARATOR}{member}" for member in sorted(list_members(path))] if is_zip(path) else [path]
+    if find_container(path) != "zip":
+        return [path]
+    return [f"{path}{SEPARATOR}{member}" for member in sorted(list_members(path))]

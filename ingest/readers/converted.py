@@ -37,7 +37,7 @@ class XmlSource(ByteSource):
     """
 
     def __init__(self, source: ByteSource, wanted: str | None) -> None:
-        self.path, self.size, self._source = source.path, source.size, source
+        self.path, self._source = source.path, source
         self.others: list[tuple[str, int]] = []  # lists that are not read, known with the place
         self._wanted = tuple(filter(None, wanted.split("."))) if wanted is not None else None
 
@@ -172,7 +172,7 @@ class YamlSource(ByteSource):
     about = "YAML"
 
     def __init__(self, source: ByteSource) -> None:
-        self.path, self.size, self._source = source.path, source.size, Utf8Source(source)
+        self.path, self._source = source.path, Utf8Source(source)
 
     def chunks(self) -> Iterator[bytes]:
         """Raises FormatError if it is no YAML, is too large, or refers to itself so that it grows without end."""

@@ -32,7 +32,7 @@ from ingest.base.reader import HashSet, Reader, RowStore
 from ingest.base.type_map import TypeMap
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_decodable, check_encoding, check_is_text
 from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
-from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, is_folder, is_workbook, list_inputs
+from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, find_container, is_folder, list_inputs
 from ingest.readers.columns import (
     MAX_COLUMNS,
     Layout,
@@ -384,7 +384,7 @@ class TableReader(Reader):
         if self._base is not None:
             paths = [file for path in paths for file in _files_of(str(path), self._base)]
             first = str(paths[0])
-            if find_container(first) is not None:
+            if find_container(first) not in (None, "zip"):
                 kind = "parquet"
             elif first != STDIN:
                 head = read_head(first)
@@ -547,30 +547,6 @@ def _files_of(path: str, base: Base) -> list[str]:
     return found
 
 
-_MAGICS: dict[bytes, Kind] = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
-_OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"
-_MAX_METADATA = 1 << 26
-
-
-def find_container(path: str) -> Kind | None:
-    """What a file is by its first bytes: Parquet, Arrow, Arrow stream, workbook, or None. Never raises."""
-    try:
-        if path == STDIN or not Path(path).is_file():
-            return None
-        with Path(path).open("rb") as file:
-            head = file.read(8)
-    except (OSError, ValueError):
-        return None
-    for magic, name in _MAGICS.items():
-        if head.startswith(magic):
-            return name
-    if head.startswith(_OLD_WORKBOOK) or (head.startswith(b"PK\x03\x04") and is_workbook(path)):
-        return "workbook"
-    size = int.from_bytes(head[4:], "little")
-    is_stream = head.startswith(b"\xff\xff\xff\xff") and 0 < size < _MAX_METADATA and not size % 8
-    return "Arrow stream" if is_stream else None
-
-
 def _check_zip(path: str) -> None:
     if not zipfile.is_zipfile(path):
         return
@@ -584,7 +560,7 @@ def check_path(path: str) -> Kind:
     if path == STDIN:
         raise FormatError(path, None, "Parquet, Arrow and workbooks are read from files, not from standard input")
     container = find_container(path)
-    if container is None:
+    if container is None or container == "zip":
         if not Path(path).is_fifo():
             Source(path).close()  # raises an error that explains what is wrong with the path
         message = "is no Parquet file, Arrow file or workbook (its first bytes are others). If it is compressed, "

@@ -18,10 +18,9 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from xml.etree.ElementTree import Element
 
@@ -52,26 +51,6 @@ SHIPPED = "umls_semantic_types.tsv"
 _N_NEAR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SemanticType:
-    """One semantic type: TUI (``T047``), name, tree number (``B2.2.1.2.1``), group (``DISO``), and the group's name."""
-
-    tui: str
-    name: str = ""
-    tree_number: str = ""
-    group: str = ""
-    group_name: str = ""
-
-    def kb_types(self) -> Iterator[str]:
-        """Native types of an entity of this type: TUI, name, tree number and those above it, group."""
-        yield self.tui
-        if self.name:
-            yield self.name
-        yield from tree_prefixes(self.tree_number)
-        if self.group:
-            yield self.group
-
-
 def tree_prefixes(number: str) -> Iterator[str]:
     """A tree number and all those above it, lowest first: ``B2.2`` gives B2.2, B2, B."""
     while number:
@@ -81,20 +60,29 @@ def tree_prefixes(number: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1)
-def semantic_types() -> Mapping[str, SemanticType]:
-    """The table of semantic types that ships, by TUI."""
+def shipped_types() -> tuple[list[str], ...]:
+    """Rows of the table of semantic types that ships: TUI (``T047``), name, tree number, group (``DISO``), its name."""
     text = resources.files("ingest.readers").joinpath(SHIPPED).read_text(encoding="utf-8")
-    rows = (SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
-    return {found.tui: found for found in rows}
+    return tuple(line.split("\t") for line in text.splitlines() if not line.startswith("#"))
+
+
+def _kb_types(tui: str, name: str, number: str, group: str = "") -> tuple[str, ...]:
+    """Native types of an entity of a semantic type: TUI, name, tree number and those above it, group."""
+    return tuple(filter(None, (tui, name, *tree_prefixes(number), group)))
+
+
+@lru_cache(maxsize=1)
+def semantic_types() -> Mapping[str, tuple[str, ...]]:
+    """The native types of each semantic type of the table that ships, by TUI."""
+    return {row[0]: _kb_types(*row[:4]) for row in shipped_types()}
 
 
 def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
-    """Requested semantic types (TUIs, type names, tree numbers, groups or their names; case does not matter), as values
-    of `SemanticType.kb_types`. Raises SettingsError if one of them is unknown; lists similar ones.
+    """Requested semantic types (TUIs, type names, tree numbers, groups or their names; case does not matter), as native
+    types. Raises SettingsError if one of them is unknown; lists similar ones.
     """
-    types = semantic_types().values()
-    known = {found.group_name.casefold(): found.group for found in types}  # points have the abbreviation
-    known |= {spelling.casefold(): spelling for found in types for spelling in found.kb_types()}
+    known = {name.casefold(): group for *_, group, name in shipped_types()}  # points have the abbreviation
+    known |= {spelling.casefold(): spelling for found in semantic_types().values() for spelling in found}
     result = set()
     for text in wanted:
         folded = text.strip().casefold()
@@ -255,8 +243,8 @@ class UmlsReader(Reader):
         """Ids and TUIs of MRSTY; what a TUI means is kept."""
         for cui, tui, number, name, *_ in self._read("MRSTY", report):
             if tui and tui not in self._kb_types_of:
-                found = semantic_types().get(tui) or SemanticType(tui, name, number)
-                self._kb_types_of[tui] = tuple(islice(found.kb_types(), limits.MAX_KB_TYPES))
+                found = semantic_types().get(tui) or _kb_types(tui, name, number)
+                self._kb_types_of[tui] = found[: limits.MAX_KB_TYPES]
             if tui:
                 yield cui, tui
 
