@@ -36,9 +36,9 @@ import numpy.typing as npt
 
 from ingest.base.format import PathLike
 from ingest.base.type_map import TypeMap
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import Utf8Source
-from ingest.io.report import MAX_EXAMPLES, TOO_MANY_NAMES, TOO_MANY_ROWS, Conflict, ReadReport, make_excerpt
+from ingest.io.report import MAX_EXAMPLES, Conflict, ReadReport, make_excerpt
 from ingest.io.streams import ByteSource, open_sources
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
@@ -132,7 +132,7 @@ def _merge(
     extra, languages = dict(first.extra), dict(first.languages)
     for n_rows, row in enumerate(others, start=1):
         if n_rows >= limits.MAX_ROWS:
-            on_excess(TOO_MANY_ROWS, row)
+            on_excess(reasons.TOO_MANY_ROWS, row)
             continue
         names.update(dict.fromkeys(row.names()))
         kb_types.update(dict.fromkeys(row.kb_types))
@@ -143,7 +143,7 @@ def _merge(
         popularity = max((one for one in (popularity, row.popularity) if one is not None), default=None)
         _cut(kb_types, limits.MAX_KB_TYPES)
         if _cut(names, limits.MAX_NAMES):
-            on_excess(TOO_MANY_NAMES, row)
+            on_excess(reasons.TOO_MANY_NAMES, row)
         report.merged_rows += 1
         if row.canonical_name != first.canonical_name:
             report.conflict(report.place, row.entity_id, first.canonical_name, row.canonical_name)
@@ -451,8 +451,8 @@ def _merge_names(
     of_scattered = np.repeat(is_scattered, names_of_run)
     pairs = np.stack([np.repeat(ids[is_scattered], names_of_run[is_scattered]), names[of_scattered]], axis=1)
     merged = np.unique(pairs, axis=0)
-    _check_excess(reader, run_ids, limits.MAX_ROWS, TOO_MANY_ROWS)
-    _check_excess(reader, merged[:, 0], limits.MAX_NAMES, TOO_MANY_NAMES)
+    _check_excess(reader, run_ids, limits.MAX_ROWS, reasons.TOO_MANY_ROWS)
+    _check_excess(reader, merged[:, 0], limits.MAX_NAMES, reasons.TOO_MANY_NAMES)
     return np.concatenate([names[~of_scattered], merged[:, 1]]), conflicts
 
 

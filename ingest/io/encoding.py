@@ -21,8 +21,7 @@ from importlib import resources
 from itertools import chain
 from typing import BinaryIO
 
-from ingest.io import limits
-from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
+from ingest.io import limits, reasons
 from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError, OptionError
 
@@ -254,9 +253,9 @@ def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            yield number, BadLine(INVALID_UTF8, line.decode("utf-8", "replace"))
+            yield number, BadLine(reasons.INVALID_UTF8, line.decode("utf-8", "replace"))
         else:
-            yield number, BadLine(NUL_CHARACTER, text) if "\0" in text else text.removesuffix("\r")
+            yield number, BadLine(reasons.NUL_CHARACTER, text) if "\0" in text else text.removesuffix("\r")
 
 
 def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | BadLine]]:
@@ -287,4 +286,4 @@ def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, byt
 
 
 def _too_long(line: bytes) -> BadLine:
-    return BadLine(LINE_TOO_LONG, line[:_PREFIX_BYTES].decode("utf-8", "replace"))
+    return BadLine(reasons.LINE_TOO_LONG, line[:_PREFIX_BYTES].decode("utf-8", "replace"))

@@ -19,17 +19,14 @@ from itertools import islice
 from typing import Any
 
 from ingest.base.format import ReadOptions, TableColumns
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
-from ingest.io.report import LINE_TOO_LONG, make_excerpt
+from ingest.io.report import make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.columns import Row, Table
 from ingest.readers.headers import find_header, is_no_row
 from ingest.readers.json_records import decode_object
 from pearl_qdrant.errors import FormatError, OptionError
-
-BAD_QUOTING = "bad_quoting"
-COMMENT = "comment"
 
 DELIMITERS = {
     "\t": "tab",
@@ -177,7 +174,7 @@ def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
 def _no_lines(source: ByteSource) -> FormatError:
     """The error for a text without a first line that can be used."""
     for number, line in islice(read_lines(source), _N_LINES):
-        if isinstance(line, BadLine) and line.reason == LINE_TOO_LONG:
+        if isinstance(line, BadLine) and line.reason == reasons.LINE_TOO_LONG:
             message = f"this line has more than {limits.MAX_LINE_BYTES:,} bytes (limit). Is it a table, a row a line?"
             return FormatError(source.path, number, f"{message} It begins: {make_excerpt(line.text)}")
         if isinstance(line, BadLine):
@@ -324,7 +321,7 @@ class _Feed(Iterator[str]):
             raise csv.Error(line.reason)
         self._size += len(line) + 1
         if self._size > limits.MAX_LINE_BYTES:
-            raise csv.Error(LINE_TOO_LONG)
+            raise csv.Error(reasons.LINE_TOO_LONG)
         return line + "\n"
 
     def give_back(self) -> None:
@@ -368,12 +365,13 @@ def _read_quoted(lines: Iterator[Line], delimiter: str) -> Iterator[Row]:
         try:
             yield number, next(csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True))
         except StopIteration:  # the end of the file inside quotes
-            yield number, BadLine(BAD_QUOTING, line[:_EXCERPT])
+            yield number, BadLine(reasons.BAD_QUOTING, line[:_EXCERPT])
             feed.give_back()
         except csv.Error as error:
             if len(feed.record) == 1 and "expected after" in str(error):
                 yield number, _split_odd_quotes(line, delimiter)
             else:
-                reason = LINE_TOO_LONG if "limit" in str(error) or LINE_TOO_LONG in str(error) else BAD_QUOTING
+                is_long = "limit" in str(error) or reasons.LINE_TOO_LONG in str(error)
+                reason = reasons.LINE_TOO_LONG if is_long else reasons.BAD_QUOTING
                 yield number, BadLine(reason, line[:_EXCERPT])
                 feed.give_back()

@@ -15,16 +15,12 @@ from typing import Any
 
 import msgspec
 
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
-from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
+from ingest.io.report import make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.headers import columns_of
 from pearl_qdrant.errors import FormatError
-
-INVALID_JSON = "invalid_json"
-NOT_AN_OBJECT = "not_an_object"
-NESTED_TOO_DEEP = "nested_too_deep"
 
 _BINDINGS = "results.bindings.item"  # of SPARQL's results
 _EXCERPT = 1 << 8
@@ -50,13 +46,13 @@ def decode_object(line: bytes) -> dict[str, Any] | str:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError as error:  # also for a number of over 4,300 digits
-        return NOT_AN_OBJECT if "`object`" in str(error) else INVALID_JSON
+        return reasons.NOT_AN_OBJECT if "`object`" in str(error) else reasons.INVALID_JSON
     except RecursionError:
-        return NESTED_TOO_DEEP
+        return reasons.NESTED_TOO_DEEP
     except UnicodeDecodeError:
-        return INVALID_UTF8
+        return reasons.INVALID_UTF8
     except ValueError:
-        return INVALID_JSON
+        return reasons.INVALID_JSON
 
 
 def is_lines(head: bytes) -> bool:
@@ -101,7 +97,7 @@ def _read_lines(source: ByteSource, wanted: bytes) -> Iterator[Record]:
         if isinstance(line, BadLine):
             yield number, line
         elif wanted in line and (item := _trim(line)):
-            found: dict[str, Any] | str = NUL_CHARACTER if b"\0" in item else decode_object(item)
+            found: dict[str, Any] | str = reasons.NUL_CHARACTER if b"\0" in item else decode_object(item)
             if isinstance(found, str):
                 yield number, BadLine(found, item[:_EXCERPT].decode("utf-8", "replace"))
             else:
@@ -218,7 +214,7 @@ def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
     *_, last = ("", *prefix.removesuffix(".item").removesuffix(".*").split("."))
     for number, (_, _, key, item) in enumerate(read_values(source, prefix), start=1):
         if not isinstance(item, dict):
-            yield number, BadLine(NOT_AN_OBJECT, str(item)[:_EXCERPT])
+            yield number, BadLine(reasons.NOT_AN_OBJECT, str(item)[:_EXCERPT])
             continue
         if prefix == _BINDINGS:  # {"item": {"type": "uri", "value": ...}}
             item = {name: one.get("value") if isinstance(one, dict) else one for name, one in item.items()}

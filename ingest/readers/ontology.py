@@ -15,9 +15,9 @@ from typing import Any, get_args
 from ingest.base.format import PathLike, ReadOptions, Scope
 from ingest.base.reader import Reader, clean
 from ingest.base.type_map import TypeMap
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import BadLine, read_lines
-from ingest.io.report import NO_ID, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers import rdf_entities as known
 from ingest.readers.json_records import read_values
@@ -71,9 +71,6 @@ class OntologyReader(Reader):
                     yield entity
 
 
-BAD_SYNONYM = "bad_synonym"
-MALFORMED_LINE = "malformed_line"
-
 _TERM = "Term"
 _SYNONYMS: dict[str, str] = {"synonym": "", **{f"{scope.lower()}_synonym": scope for scope in SCOPES}}
 _MAX_BRACES = 8
@@ -113,7 +110,7 @@ class OboReader(OntologyReader):
                 continue
             report.rows += 1
             if stanza.kind != _TERM:
-                report.filter_out(known.NOT_A_TERM)
+                report.filter_out(reasons.NOT_A_TERM)
                 continue
             n_terms += 1
             report.place = source.path, stanza.line
@@ -121,7 +118,7 @@ class OboReader(OntologyReader):
             if term:
                 yield term, self._facts_of(source.path, stanza, namespace, report)
             else:
-                report.skip_here(NO_ID, f"[{stanza.kind}]")
+                report.skip_here(reasons.NO_ID, f"[{stanza.kind}]")
         if not n_terms:
             raise FormatError(source.path, None, "has no [Term] stanza. Is this an OBO file?")
         report.notes.append(f"{source.path}: OBO")
@@ -132,7 +129,7 @@ class OboReader(OntologyReader):
         for number, tag, value in stanza.tags:
             if tag in _SYNONYMS and not is_gone:
                 if (parsed := quoted_value(value)) is None:
-                    report.skip(BAD_SYNONYM, path=path, line=number, text=f"{tag}: {value}")
+                    report.skip(reasons.BAD_SYNONYM, path=path, line=number, text=f"{tag}: {value}")
                     continue
                 given = parsed[1].split(None, 1)[0] if parsed[1].strip() else ""
                 scope = _SYNONYMS[tag] or (given if given in SCOPES else "RELATED")
@@ -165,11 +162,11 @@ def read_stanzas(source: ByteSource, report: ReadReport) -> Iterator[Stanza]:
         if not colon:
             if not is_begun:
                 raise FormatError(source.path, number, "is neither 'tag: value' nor '[Term]'. Is this an OBO file?")
-            report.skip(MALFORMED_LINE, path=source.path, line=number, text=line)
+            report.skip(reasons.MALFORMED_LINE, path=source.path, line=number, text=line)
         elif len(stanza.tags) < limits.MAX_ROWS:
             stanza.tags.append((number, tag, value.strip()))
         else:
-            report.skip(TOO_MANY_ROWS, path=source.path, line=number, text=line)
+            report.skip(reasons.TOO_MANY_ROWS, path=source.path, line=number, text=line)
         is_begun = True
     yield stanza
 
@@ -284,11 +281,11 @@ class OboGraphReader(OntologyReader):
             report.place = source.path, line
             term = known.short_id(_text(node, "id"))
             if not term:
-                report.skip_here(NO_ID, str(node)[:200])
+                report.skip_here(reasons.NO_ID, str(node)[:200])
             elif "\0" in term or "\0" in _text(node, "lbl"):
-                report.skip_here(NUL_CHARACTER, term)
+                report.skip_here(reasons.NUL_CHARACTER, term)
             elif _text(node, "type") not in self._kinds:
-                report.filter_out(known.NOT_A_TERM)
+                report.filter_out(reasons.NOT_A_TERM)
             else:
                 yield term, self._facts_of(term, node, line)
         if report.rows == n_before:

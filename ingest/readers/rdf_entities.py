@@ -16,26 +16,15 @@ from ingest.base.format import ReadOptions
 from ingest.base.languages import language_code
 from ingest.base.reader import HashSet, clean
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
-from ingest.io import limits
-from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
+from ingest.io import limits, reasons
+from ingest.io.report import ReadReport
 from ingest.readers.signs import PREFIXES, VOCABULARIES
-from ingest.readers.wikidata import (
-    FALLBACK,
-    MULTILINGUAL,
-    NO_LABEL,
-    NOT_AN_ITEM,
-    OTHER_CLASS,
-    ClassTypeFinder,
-    ClassTypes,
-    check_languages,
-    item_number,
-)
+from ingest.readers.wikidata import FALLBACK, MULTILINGUAL, ClassTypeFinder, ClassTypes, check_languages, item_number
 from pearl_qdrant.records import LINKS_FIELD, Entity
 
 if TYPE_CHECKING:
     from pyoxigraph import Quad
 
-OBSOLETE, NOT_A_TERM = "obsolete", "not_a_term"
 
 _CURIE = re.compile(
     r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
@@ -174,8 +163,6 @@ def _decode(match: re.Match[str]) -> str:
     code = int(match[1], 16)
     return chr(code) if 0x20 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF else match[0]
 
-
-GENERIC_INSTANCE = "generic_instance"
 
 Fact = tuple[str, str, str | None, int]
 """A statement without its subject: predicate, value, language in lower case, line. The language is "" for a literal
@@ -331,7 +318,7 @@ class EntityMaker:
             names, languages, description = self._find_names(identity, facts)
             if names:
                 return self._make_entity(identity, facts, names, languages, description)
-            reason = NO_LABEL if self.profile.is_items else NO_NAME
+            reason = reasons.NO_LABEL if self.profile.is_items else reasons.NO_NAME
             if not any(fact[0] in self._slots or fact[0] in self._type_properties for fact in facts):
                 return None  # something only says what is above it
         self._report.filter_out(reason)
@@ -346,17 +333,17 @@ class EntityMaker:
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         """Why a subject is no entity, or None."""
         if any(fact[0] == DEPRECATED and is_true(fact[1]) for fact in facts):
-            return OBSOLETE
+            return reasons.OBSOLETE
         classes = {fact[1] for fact in facts if fact[0] == RDF_TYPE}
         if not NO_ENTITIES.isdisjoint(classes):
-            return NOT_A_TERM
+            return reasons.NOT_A_TERM
         is_class = not CLASSES.isdisjoint(classes)
         if self.profile.is_ontology:
-            return NOT_A_TERM if self._known.has_classes and not is_class else None
+            return reasons.NOT_A_TERM if self._known.has_classes and not is_class else None
         if identity.endswith(_GENERIC) or any(fact[1] == _GENERIC_LABEL for fact in facts):
-            return GENERIC_INSTANCE
+            return reasons.GENERIC_INSTANCE
         is_structure = is_class or not PROPERTIES.isdisjoint(classes)
-        return NOT_A_TERM if is_structure and CONCEPT not in classes else None
+        return reasons.NOT_A_TERM if is_structure and CONCEPT not in classes else None
 
     def _find_names(self, identity: str, facts: Sequence[Fact]) -> tuple[list[str], dict[str, str], str | None]:
         """All names, the canonical one first, their languages, and the description; no names if there is none."""
@@ -370,7 +357,7 @@ class EntityMaker:
         taken = [one for one in (*labels, *aliases) if one[4] or one[3] == language]
         n_other = len(labels) + len(aliases) - len(taken)
         if n_other:
-            self._report.filter_out(OTHER_LANGUAGE, n_other)
+            self._report.filter_out(reasons.OTHER_LANGUAGE, n_other)
         about = next((one[5] for one in abouts if one[4] or one[3] == language), None)
         if chosen is not None:
             self._n_foreign += not chosen[4] and self.profile.other_languages
@@ -399,7 +386,7 @@ class EntityMaker:
                     sorted_by = text if is_by_text and slot[0] == _LABEL else ""
                     texts[slot[0]].append((rank[0], slot[1], sorted_by, language, rank[1], text))
                 elif slot[0] != _ABOUT:
-                    self._report.filter_out(OTHER_LANGUAGE)
+                    self._report.filter_out(reasons.OTHER_LANGUAGE)
         for found in texts:
             if len(found) > 1:
                 found.sort(key=lambda one: one[:3])
@@ -462,7 +449,7 @@ class EntityMaker:
             extra["xrefs"] = "|".join(dict.fromkeys(map(short_id, values[XREF])))
         entity = self._report.make_entity(identity, names, kb_types, types, description, extra, languages=languages)
         if self._classes and set(self._classes).isdisjoint((identity, *entity.kb_types)):
-            self._report.filter_out(OTHER_CLASS)
+            self._report.filter_out(reasons.OTHER_CLASS)
             return None
         return entity
 
@@ -502,7 +489,7 @@ class ItemMaker(EntityMaker):
 
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         if not item_number(identity):
-            return NOT_AN_ITEM
+            return reasons.NOT_AN_ITEM
         return self._find_classes(facts).reason
 
     def _make_entity(

@@ -30,18 +30,11 @@ from ingest.base.format import (
 )
 from ingest.base.reader import HashSet, Reader, RowStore
 from ingest.base.type_map import TypeMap
+from ingest.io import reasons
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_decodable, check_encoding, check_is_text
-from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
+from ingest.io.report import ReadReport, ReadWarning, make_excerpt
 from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, find_container, is_folder, list_inputs
-from ingest.readers.columns import (
-    MAX_COLUMNS,
-    Layout,
-    Row,
-    Table,
-    complete,
-    find_layout,
-    is_indented,
-)
+from ingest.readers.columns import MAX_COLUMNS, Layout, Row, Table, complete, find_layout, is_indented
 from ingest.readers.converted import XmlSource, YamlSource
 from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
 from ingest.readers.headers import columns_of, find_header, is_header, is_no_row, shown
@@ -318,7 +311,7 @@ def _json_rows(
             continue
         new = [key for key in record if key not in place]
         if new and (any("\0" in key for key in new) or len(header) + len(new) > MAX_COLUMNS):
-            reason = TOO_MANY_COLUMNS if len(header) + len(new) > MAX_COLUMNS else NUL_CHARACTER
+            reason = reasons.TOO_MANY_COLUMNS if len(header) + len(new) > MAX_COLUMNS else reasons.NUL_CHARACTER
             yield number, BadLine(reason, str(record)[:256])
             continue
         for key in new:  # "NAME" in some objects is "name" in others

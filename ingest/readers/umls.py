@@ -28,18 +28,9 @@ from ingest.base.format import PathLike, ReadOptions
 from ingest.base.languages import OF_UMLS, language_code
 from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import BadLine, read_lines
-from ingest.io.report import (
-    NO_ID,
-    NO_NAME,
-    OTHER_LANGUAGE,
-    TOO_FEW_COLUMNS,
-    TOO_MANY_COLUMNS,
-    TOO_MANY_ROWS,
-    ReadReport,
-    make_excerpt,
-)
+from ingest.io.report import ReadReport, make_excerpt
 from ingest.io.streams import STDIN, ByteSource, list_inputs, open_source
 from ingest.readers.converted import read_elements, text_of
 from ingest.readers.signs import UMLS_PACKED, last_part, umls_table_of, umls_table_of_rows
@@ -97,8 +88,6 @@ def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
         result.add(known[folded])
     return frozenset(result)
 
-
-OTHER_SOURCE, RESTRICTED, SUPPRESSED, SEMANTIC_TYPE = "other_source", "restricted", "suppressed", "semantic_type"
 
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Sources of definitions, preferred first; the others follow by name."""
@@ -190,22 +179,22 @@ class UmlsReader(Reader):
         for n_rows, row in enumerate(atoms, 1):
             _, lat, ts, _, stt, _, ispref, aui, _, _, _, sab, tty, _, name, srl, suppress, _ = row
             if n_rows > limits.MAX_ROWS:
-                report.skip_here(TOO_MANY_ROWS, "|".join(row))
+                report.skip_here(reasons.TOO_MANY_ROWS, "|".join(row))
                 continue
             if lat not in languages:
-                report.filter_out(OTHER_LANGUAGE)
+                report.filter_out(reasons.OTHER_LANGUAGE)
                 continue
             if suppress != "N":
-                report.filter_out(SUPPRESSED)
+                report.filter_out(reasons.SUPPRESSED)
                 continue
             if sabs:
                 seen_sabs.add(sab)
                 if sab not in sabs:
-                    report.filter_out(OTHER_SOURCE)
+                    report.filter_out(reasons.OTHER_SOURCE)
                     continue
             level = srl if len(srl) == 1 and srl.isascii() and srl.isdigit() else _NO_LEVEL
             if self._srl_max is not None and (level == _NO_LEVEL or int(level) > self._srl_max):
-                report.filter_out(RESTRICTED)
+                report.filter_out(reasons.RESTRICTED)
                 continue
             rank = -self._ranks.get((sab, tty), -1)
             origin = (sab != "RXNORM", sab == "RXNORM" and tty in _RXNORM_SYNONYMS)
@@ -221,7 +210,7 @@ class UmlsReader(Reader):
         tuis = tuple(sorted(set(types.find(cui, _MAX_TYPES)))) if self._kb_types_of else ()
         kb_types, coarse = self._types_of(tuis)
         if self._wanted and self._wanted.isdisjoint(kb_types):
-            report.filter_out(SEMANTIC_TYPE, len(atoms))
+            report.filter_out(reasons.SEMANTIC_TYPE, len(atoms))
             return None
         sabs = sorted({sab for *_, sab, _, _ in atoms})
         level = min(level for *_, level, _ in atoms)
@@ -298,8 +287,8 @@ class UmlsReader(Reader):
 
 def _find_fault(cells: list[str], width: int) -> str:
     if len(cells) != width + 1 or cells[-1]:
-        return TOO_FEW_COLUMNS if len(cells) <= width else TOO_MANY_COLUMNS
-    return NO_NAME if cells[0].strip(_SPACES) else NO_ID
+        return reasons.TOO_FEW_COLUMNS if len(cells) <= width else reasons.TOO_MANY_COLUMNS
+    return reasons.NO_NAME if cells[0].strip(_SPACES) else reasons.NO_ID
 
 
 # Files
@@ -384,7 +373,7 @@ class MeshReader(Reader):
         names += [text_of(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
         names = list(dict.fromkeys(filter(None, names)))
         if not id_ or not names:
-            report.skip_here(NO_NAME if id_ else NO_ID, id_ or " ".join(names))
+            report.skip_here(reasons.NO_NAME if id_ else reasons.NO_ID, id_ or " ".join(names))
             return None
         native = [
             one for number in record.iterfind("TreeNumberList/TreeNumber") for one in tree_prefixes(text_of(number))
