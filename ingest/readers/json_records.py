@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import msgspec
+from pydantic_core import from_json
 
 from ingest.io import limits, reasons
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
@@ -27,7 +29,7 @@ _EXCERPT = 1 << 8
 _MAX_SKIPPED_DEPTH = 4  # levels of what is passed over that are read piece by piece
 _MANY = 20  # objects by key, which are no fields of one
 _MAX_LEVELS = 12  # in which objects are looked for
-_SURVEYED = 4 << 20  # characters, in which the lists of objects are found
+_SURVEYED = 4 << 20  # bytes, in which the lists of objects are found
 _DOCUMENT = re.compile(
     rb'\{(?:\s*"[^"\\]{1,60}"\s*:\s*(?:"[^"\\]*"|[\w.+-]+|\{[^{}\[\]]*\}|\[[^{}\[\]]*\])\s*,)*'
     rb'\s*"[^"\\]{1,60}"\s*:\s*\[\s*\{|\{\s*"[^"\\]{1,60}"\s*:\s*\{'
@@ -124,54 +126,40 @@ def find_places(source: ByteSource) -> tuple[set[str], list[Place]] | None:
     head = source.head(HEAD_BYTES).removeprefix(BOM).lstrip()
     if is_lines(head) and (head.startswith(b"[") or sum(bool(line.strip()) for line in head.split(b"\n", 9)) > 1):
         return None
-    survey = _Survey(_Stream(source))
-    return survey.keys, sorted(survey.places, key=lambda place: -place.n)
+    document, places = _beginning(source), list[Place]()
+    keys = _survey(document, (), places)
+    keys = {""} if isinstance(document, list) else keys or set()
+    return keys, sorted(places, key=lambda place: -place.n)
 
 
-class _Survey:
-    """The lists and maps of objects of one document, found in its first `_SURVEYED` characters."""
+def _beginning(source: ByteSource) -> Any:
+    """The first document of a file, as far as it goes in its first `_SURVEYED` bytes; None if it is damaged."""
+    data = source.head(_SURVEYED).removeprefix(BOM)
+    try:
+        return json.JSONDecoder().raw_decode(data.decode("utf-8", "replace").lstrip())[0]
+    except (ValueError, RecursionError):
+        with suppress(ValueError):
+            return from_json(data, allow_partial=True)
+    return None
 
-    def __init__(self, stream: _Stream) -> None:
-        self.keys: set[str] = set()
-        self.places: list[Place] = []
-        self._stream = stream
-        with suppress(FormatError):
-            self._look(())
 
-    def _look(self, path: tuple[str, ...]) -> set[str] | None:
-        """Read a value; the keys of an object, else None. Takes down the places in it, unless it is one itself."""
-        opening = self._stream.peek()
-        if opening not in ("{", "["):
-            self._stream.value()
-            return None
-        n_places, is_list = len(self.places), opening == "["
-        found, n_values, keys = list[set[str]](), 0, dict[str, None]()
-        try:
-            for key in self._stream.keys("]" if is_list else "}"):
-                keys[key] = None
-                inner = self._look((*path, "*" if "." in key else key)) if len(path) < _MAX_LEVELS else self._skip()
-                n_values += 1
-                if inner is not None:
-                    found.append(inner)
-                if self._stream.n_read > _SURVEYED:
-                    break
-        finally:
-            if not path:
-                self.keys = {""} if is_list else set(keys)
-            is_map = len(found) == n_values > _MANY or (len(found) > max(1, 0.8 * n_values) and _is_one_shape(found))
-            if found and (is_list or is_map):
-                del self.places[n_places:]
-                self.places.append(
-                    Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found))
-                )
-        if self._stream.n_read > _SURVEYED:
-            raise FormatError("", None, "")
-        return None if is_list else set(keys)
-
-    def _skip(self) -> set[str] | None:
-        """Read a value that is too deep to be looked into; the keys of an object, else None."""
-        value = self._stream.value()
-        return set(value) if isinstance(value, dict) else None
+def _survey(value: Any, path: tuple[str, ...], places: list[Place]) -> set[str] | None:
+    """The keys of an object, else None. Takes down the places in a value, unless it is one itself."""
+    if not isinstance(value, (dict, list)):
+        return None
+    is_list, n_places = isinstance(value, list), len(places)
+    items = zip(repeat("item"), value) if isinstance(value, list) else value.items()
+    found = list[set[str]]()
+    for key, one in items:
+        steps = (*path, "*" if "." in key else key)
+        inner = _survey(one, steps, places) if len(path) < _MAX_LEVELS else set(one) if isinstance(one, dict) else None
+        if inner is not None:
+            found.append(inner)
+    is_map = len(found) == len(value) > _MANY or (len(found) > max(1, 0.8 * len(value)) and _is_one_shape(found))
+    if found and (is_list or is_map):
+        del places[n_places:]
+        places.append(Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found)))
+    return None if is_list else set(value)
 
 
 def _is_one_shape(found: Sequence[set[str]]) -> bool:
@@ -271,7 +259,6 @@ class _Stream:
         self._parse = json.JSONDecoder(parse_float=str, parse_constant=_refuse, strict=False).raw_decode
         self._text, self._place, self._counted, self._line = "", 0, 0, 1
         self._is_ended = False
-        self._n_before = 0
 
     def find(self, paths: dict[str, list[str]], depth: int, keys: Iterable[str]) -> Iterator[tuple[int, str, str, Any]]:
         """What is at the paths, whose first steps led here, of the next values, which have these keys."""
@@ -287,11 +274,6 @@ class _Stream:
                 yield from self.find(inside, depth + 1, self.keys("]" if opening == "[" else "}"))
             else:
                 self.value()
-
-    @property
-    def n_read(self) -> int:
-        """Characters up to here."""
-        return self._n_before + self._place
 
     def peek(self) -> str:
         """The next character that is not space; empty at the end."""
@@ -363,7 +345,6 @@ class _Stream:
                 size += len(parts[-1])
         except UnicodeDecodeError as error:
             raise self._error(f"is not valid UTF-8 ({error.reason})") from error
-        self._n_before += self._place
         self._text, self._place, self._counted = "".join(parts), 0, 0
         return size > 0
 
