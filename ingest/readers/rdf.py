@@ -79,8 +79,7 @@ class RdfReader(Reader):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         vocabulary = self._find_vocabulary()
-        kind = known.ItemMaker if vocabulary.profile.is_items else known.EntityMaker
-        maker = kind(vocabulary, self._options, type_map=self.type_map, report=report)
+        maker = known.EntityMaker(vocabulary, self._options, type_map=self.type_map, report=report)
         report.notes.extend(f"{source.path}: {syntax}, {maker.profile.title}" for source, syntax in self._files)
         try:
             yield from self._read_entities(maker, report)

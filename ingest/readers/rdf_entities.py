@@ -332,6 +332,8 @@ class EntityMaker:
 
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         """Why a subject is no entity, or None."""
+        if self.profile.is_items:
+            return self._find_classes(facts).reason if item_number(identity) else reasons.NOT_AN_ITEM
         if any(fact[0] == DEPRECATED and is_true(fact[1]) for fact in facts):
             return reasons.OBSOLETE
         classes = {fact[1] for fact in facts if fact[0] == RDF_TYPE}
@@ -418,6 +420,9 @@ class EntityMaker:
     ) -> Entity | None:
         """The entity, or None if it is of another class than the requested ones."""
         profile, tree = self.profile, self._known.tree
+        if profile.is_items:
+            found, make = self._find_classes(facts), self._report.make_entity
+            return make(identity, names, found.kb_types, found.types, description, languages=languages)
         extra = _find_extra(facts)
         above = [
             type_name(fact[1])
@@ -453,6 +458,16 @@ class EntityMaker:
             return None
         return entity
 
+    def _find_classes(self, facts: Sequence[Fact]) -> ClassTypes:
+        """What the classes tell that an item of Wikidata is an instance of, or a subclass of; as from its JSON dump."""
+        numbers = [
+            dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
+            for name in (WIKIDATA_TYPE, WIKIDATA_PARENT)
+        ]
+        instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
+        assert self._known.finder is not None, "the first pass makes it for Wikidata"
+        return self._known.finder.find(instance_of, subclass_of)
+
     def _find_types(self, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Native types with those above them, and coarse types."""
         walk, most = self._known.tree.walk_up, limits.MAX_KB_TYPES
@@ -482,33 +497,3 @@ def _find_extra(facts: Sequence[Fact]) -> dict[str, str]:
         elif predicate == NOTATION and (text := clean(value)):
             extra["notation"] = f"{extra['notation']}|{text}" if "notation" in extra else text
     return extra
-
-
-class ItemMaker(EntityMaker):
-    """Makes entities from the statements of Wikidata, as from its JSON dump."""
-
-    def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
-        if not item_number(identity):
-            return reasons.NOT_AN_ITEM
-        return self._find_classes(facts).reason
-
-    def _make_entity(
-        self,
-        identity: str,
-        facts: Sequence[Fact],
-        names: Sequence[str],
-        languages: Mapping[str, str],
-        description: str | None,
-    ) -> Entity | None:
-        types = self._find_classes(facts)
-        return self._report.make_entity(identity, names, types.kb_types, types.types, description, languages=languages)
-
-    def _find_classes(self, facts: Sequence[Fact]) -> ClassTypes:
-        """What the classes tell that an item is an instance of, or a subclass of."""
-        numbers = [
-            dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
-            for name in (WIKIDATA_TYPE, WIKIDATA_PARENT)
-        ]
-        instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
-        assert self._known.finder is not None, "the first pass makes it for Wikidata"
-        return self._known.finder.find(instance_of, subclass_of)
