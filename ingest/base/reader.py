@@ -29,7 +29,7 @@ from dataclasses import dataclass, fields
 from hashlib import blake2b, sha256
 from itertools import chain, groupby, islice, starmap
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -67,11 +67,11 @@ def digest_of(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def scattered_excess(entity_id: str, reason: str) -> InputError:
-    """The error for an id with more scattered rows than an entity has; `reason` is a key of `ReadReport.skipped`."""
+def refuse_scattered(reason: str, entity_id: str) -> NoReturn:
+    """Refuse an id with more scattered rows than an entity has; `reason` is a key of `ReadReport.skipped`."""
     bounds = f"{limits.MAX_NAMES:,} names and {limits.MAX_ROWS:,} rows"
     message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
-    return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
+    raise InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
 
 
 class HashSet:
@@ -172,11 +172,9 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         whole = store_scattered(runs, HashSet(scattered), store, id_of=attrgetter("entity_id"), record_of=_values_of)
         yield from _counted(whole, report)
         report.place = "", 0
-        yield from _counted(merge_adjacent(starmap(Entity, store.rows()), report, _refuse), report)
-
-
-def _refuse(reason: str, row: Entity) -> None:
-    raise scattered_excess(row.entity_id, reason)
+        rows = starmap(Entity, store.rows())
+        merged = merge_adjacent(rows, report, lambda reason, row: refuse_scattered(reason, row.entity_id))
+        yield from _counted(merged, report)
 
 
 def _counted(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
@@ -461,4 +459,4 @@ def _check_excess(reader: Reader, ordered_ids: Hashes, most: int, reason: str) -
     too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[:-most]]
     if len(too_many):
         ids = (run.entity_id for run in reader.read_runs(ReadReport(max_errors=None)))
-        raise scattered_excess(next(id_ for id_ in ids if name_hash(id_) == too_many[0]), reason)
+        refuse_scattered(reason, next(id_ for id_ in ids if name_hash(id_) == too_many[0]))

@@ -40,7 +40,6 @@ MAX_RATIO, RATIO_GRACE = settings.MAX_RATIO, settings.RATIO_GRACE
 _MAX_DECODER_MEMORY = 1 << 28  # of an xz stream; xz -9 needs 65 MiB
 # Small, as a piece may hold many streams.
 _PIECE = 1 << 11
-_BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # "BZh9" alone could begin a text
 
 
 Read = Callable[[int], bytes]  # gives at most so many bytes, none at the end
@@ -85,7 +84,7 @@ def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
     """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
     with _as_input_error(path):
         head = read(_PIECE)
-        compression = detect_compression(head)
+        compression = next((name for name, magic in _COMPRESSIONS.items() if magic.match(head)), None)
         if compression is not None:
             yield from _decompress(path, read, head, compression)
             return
@@ -94,18 +93,13 @@ def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
             head = read(CHUNK)
 
 
-def detect_compression(head: bytes) -> str | None:
-    """Name of the compression that a file's first bytes show: gzip, bzip2, xz, zstd or None."""
-    if head.startswith(b"\x1f\x8b\x08"):
-        return "gzip"
-    if head.startswith(b"BZh") and head[4:10] in _BZIP2_BLOCKS:
-        return "bzip2"
-    if head.startswith(b"\xfd7zXZ\x00"):
-        return "xz"
-    # A zstd file may begin with a skippable frame, as pzstd writes it: sixteen magics, 0x184D2A50 to 0x184D2A5F.
-    if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F):
-        return "zstd"
-    return None
+_COMPRESSIONS = {
+    "gzip": re.compile(rb"\x1f\x8b\x08"),
+    "bzip2": re.compile(rb"BZh.(?:1AY&SY|\x17\x72\x45\x38\x50\x90)", re.DOTALL),  # "BZh9" alone could begin a text
+    "xz": re.compile(rb"\xfd7zXZ\x00"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),  # also a skippable frame, as of pzstd
+}
+"""The compressions that are read, by the first bytes of a file."""
 
 
 def _decompress(path: str, read: Read, data: bytes, compression: str) -> Iterator[bytes]:

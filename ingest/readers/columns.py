@@ -373,7 +373,9 @@ def _ids_of_names(table: Table, header: list[str]) -> list[int]:
 
 def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]:
     """Of columns that may be ids: those that are filled, and of these the ones whose words are known best."""
-    filled = [i for i in some if _n_filled(table, i) >= (1 - MAX_BAD_SHARE) * len(table.sample)] or list(some)
+    rows = table.sample
+    n_filled = {i: sum(i < len(row) and shown(row[i]).strip() not in _NONE for row in rows) for i in some}
+    filled = [i for i in some if n_filled[i] >= (1 - MAX_BAD_SHARE) * len(rows)] or list(some)
     ranks = {i: rank for rank, _, i in ranked(header, "id")}
     return [i for i in filled if ranks[i] == ranks[filled[0]]]
 
@@ -390,10 +392,6 @@ def different(table: Table, i: int) -> float:
     """The share of the first rows that have a value of their own in a column."""
     cells = [str(row[i]) for row in table.sample if i < len(row) and row[i] not in (None, "")]
     return len(set(cells)) / len(cells) if len(cells) >= LEAST_ROWS else 1.0
-
-
-def _n_filled(table: Table, i: int) -> int:
-    return sum(len(row) > i and row[i] is not None and str(row[i]).strip() not in _NONE for row in table.sample)
 
 
 def find_fault(table: Table, i: int, what: str) -> str:

@@ -124,9 +124,9 @@ def _listed(element: Element) -> str:
     return name if _local(element.tag).casefold().startswith(stem) else ""
 
 
-def text_of(element: Element) -> str:
-    """The text at the start of an element, on one line."""
-    return " ".join((element.text or "").split())
+def text_of(element: Element | None) -> str:
+    """The text at the start of an element, on one line; "" if there is none."""
+    return "" if element is None else " ".join((element.text or "").split())
 
 
 def _local(name: str) -> str:

@@ -127,8 +127,9 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
         message = f"the delimiter is not clear: {named} would all do. Name it."
         raise UnclearDelimiterError(source.path, n_skipped + 1, message, option="delimiter")
     best = usable[0]
-    if best.header is None and not delimiter and best.delimiter in ",;":
-        _refuse_fixed_width(source.path, lines, best.delimiter)
+    width = _fixed_width(lines) if best.header is None and not delimiter and best.delimiter in ",;" else 0
+    if width and all(line.find(best.delimiter) > width for line in lines if best.delimiter in line):
+        raise _fixed_error(source.path, width)
     best.n_skipped += n_skipped
     best.header_line = best.header_line + n_skipped if best.header_line else 0
     best.about = best.describe()
@@ -152,13 +153,6 @@ def _refuse_json(table: TextTable) -> None:
                 f"column {i + 1} holds a JSON object in each row. Read it by itself, with cut -f{i + 1}, as JSON Lines"
             )
             raise FormatError(table.path, 1, message)
-
-
-def _refuse_fixed_width(path: str, lines: list[str], delimiter: str) -> None:
-    """Refuse a table whose columns stand at fixed places before the first of the signs in its lines."""
-    width = _fixed_width(lines)
-    if width and all(line.find(delimiter) > width for line in lines if delimiter in line):
-        raise _fixed_error(path, width)
 
 
 def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:

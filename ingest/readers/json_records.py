@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
@@ -155,17 +155,12 @@ def _survey(value: Any, path: tuple[str, ...], places: list[Place]) -> set[str] 
         inner = _survey(one, steps, places) if len(path) < _MAX_LEVELS else set(one) if isinstance(one, dict) else None
         if inner is not None:
             found.append(inner)
-    is_map = len(found) == len(value) > _MANY or (len(found) > max(1, 0.8 * len(value)) and _is_one_shape(found))
-    if found and (is_list or is_map):
+    alike = [one for one in found if 2 * len(found[0] & one) >= len(found[0] | one) > 0]  # most keys of the first
+    is_map = len(found) > max(1, 0.8 * len(value)) and len(alike) > 0.8 * len(found)
+    if found and (is_list or is_map or len(found) == len(value) > _MANY):
         del places[n_places:]
         places.append(Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found)))
     return None if is_list else set(value)
-
-
-def _is_one_shape(found: Sequence[set[str]]) -> bool:
-    """Whether most objects have most keys of the first of them."""
-    first = found[0]
-    return bool(first) and sum(2 * len(first & one) >= len(first | one) for one in found) > 0.8 * len(found)
 
 
 def choose_place(

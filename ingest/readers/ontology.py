@@ -10,7 +10,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from ingest.base.format import PathLike, ReadOptions, Scope
 from ingest.base.reader import Reader, clean
@@ -26,6 +26,7 @@ from pearl_qdrant.errors import FormatError
 from pearl_qdrant.records import Entity
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+T = TypeVar("T")
 
 _PROFILE = known.profiles()["ontology"]
 _DEFINITION, _ALTERNATIVE = known.expand(("obo:IAO_0000115", "obo:IAO_0000118"))
@@ -271,7 +272,7 @@ class OboGraphReader(OntologyReader):
                 continue
             if _text(one, "type") == "CLASS":
                 self._kinds = ("CLASS",)
-            if term and _map(one, "meta").get("deprecated") is True:
+            if term and _get(one, "meta", dict).get("deprecated") is True:
                 found.add(term, self._facts_of(term, one, line))
 
     def read_facts(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[str, list[known.Fact]]]:
@@ -293,36 +294,31 @@ class OboGraphReader(OntologyReader):
         report.notes.append(f"{source.path}: OBO Graph JSON")
 
     def _facts_of(self, term: str, node: dict[str, Any], line: int) -> list[known.Fact]:
-        meta = _map(node, "meta")
-        values = [(_full(_text(one, "pred")), _value(one)) for one in _list(meta, "basicPropertyValues")]
+        meta = _get(node, "meta", dict)
+        values = [(_full(_text(one, "pred")), _value(one)) for one in _get(meta, "basicPropertyValues", list)]
         facts: list[tuple[str, str]] = [(known.RDF_TYPE, known.CLASS)]
         if meta.get("deprecated") is True:
             facts += [(known.DEPRECATED, "true"), *((name, value) for name, value in values if name == _REPLACED_BY)]
         else:
             facts += [(known.LABEL, clean(_text(node, "lbl"))), (_DEFINITION, _value(meta.get("definition")))]
             facts += [(known.SUBCLASS_OF, parent) for parent in self._known.tree.parents(term)] if self._known else []
-            for one in _list(meta, "synonyms"):
+            for one in _get(meta, "synonyms", list):
                 name = known.expand((f"oboInOwl:{_text(one, 'pred').rpartition('#')[2]}",))[0]
                 facts.append((name if name in _PROFILE.aliases else _SYNONYM_OF["RELATED"], _value(one)))
             facts += [one for one in values if one[0] in (_ALTERNATIVE, known.NAMESPACE, known.ALT_ID)]
-            facts += [(known.XREF, _value(one)) for one in _list(meta, "xrefs")]
+            facts += [(known.XREF, _value(one)) for one in _get(meta, "xrefs", list)]
         is_link = (known.SUBCLASS_OF, _REPLACED_BY)
         return [(name, value, None if name in is_link else "", line) for name, value in facts if value]
 
 
-def _map(found: Any, key: str) -> dict[str, Any]:
+def _get(found: Any, key: str, kind: type[T]) -> T:
+    """The value of an object if it is of this kind; an empty one if not."""
     value = found.get(key) if isinstance(found, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def _list(found: dict[str, Any], key: str) -> list[Any]:
-    value = found.get(key)
-    return value if isinstance(value, list) else []
+    return value if isinstance(value, kind) else kind()
 
 
 def _text(found: Any, key: str) -> str:
-    value = found.get(key) if isinstance(found, dict) else None
-    return value if isinstance(value, str) else ""
+    return _get(found, key, str)
 
 
 def _id(found: Any, key: str) -> str:

@@ -319,28 +319,23 @@ def _tables_in(path: str) -> list[tuple[str, str]]:
         raise FormatError(path, None, "UMLS is read from files: name the META folder, an archive, or MRCONSO.RRF")
     names = list_inputs(path)
     found = [(table, name) for name in names if (table := umls_table_of(name))]
-    if names != [path]:
-        _refuse_split(path, names)
-        if not found:
-            message = "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
-            raise FormatError(path, None, message)
-    elif not found:
-        table = umls_table_of_rows(open_source(path).head(1 << 16))
-        if table is None:
-            message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
-            raise FormatError(path, 1, message)
+    if names == [path] and not found and (table := umls_table_of_rows(open_source(path).head(1 << 16))):
         found = [(table, path)]
-    return found
-
-
-def _refuse_split(path: str, names: Sequence[str]) -> None:
     packed = next((name for name in map(last_part, names) if UMLS_PACKED.fullmatch(name)), None)
-    if packed is not None and "MRCONSO" not in map(umls_table_of, names):
+    if names != [path] and packed is not None and "MRCONSO" not in dict(found):
         message = (
             f"holds a packed release ({packed}). Unpack its .nlm files, which are zip archives, and join the "
             "parts: cat MRCONSO.RRF.a?.gz | gunzip > MRCONSO.RRF"
         )
         raise FormatError(path, None, message)
+    if not found and names == [path]:
+        message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
+        raise FormatError(path, 1, message)
+    if not found:
+        raise FormatError(
+            path, None, "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
+        )
+    return found
 
 
 _RECORDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
@@ -368,8 +363,8 @@ class MeshReader(Reader):
 
     def _make_entity(self, record: Element, report: ReadReport) -> Entity | None:
         kind = _RECORDS[record.tag]
-        id_ = _text(record, f"{kind}UI")
-        names = [_text(record, f"{kind}Name/String")]
+        id_ = text_of(record.find(f"{kind}UI"))
+        names = [text_of(record.find(f"{kind}Name/String"))]
         names += [text_of(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
         names = list(dict.fromkeys(filter(None, names)))
         if not id_ or not names:
@@ -384,10 +379,7 @@ class MeshReader(Reader):
         ]
         kb_types, types = self.find_types(native)
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
-        description = next((text for note in notes if (text := text_of(note))), None) or _text(record, "Note") or None
+        description = (
+            next((text for note in notes if (text := text_of(note))), None) or text_of(record.find("Note")) or None
+        )
         return report.make_entity(id_, names, kb_types, types, description)
-
-
-def _text(record: Element, path: str) -> str:
-    found = record.find(path)
-    return "" if found is None else text_of(found)
