@@ -20,16 +20,16 @@ from __future__ import annotations
 import pickle
 import re
 import sqlite3
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, fields
 from hashlib import blake2b, sha256
 from itertools import chain, groupby, islice, starmap
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,9 +42,6 @@ from ingest.io.report import MAX_EXAMPLES, Conflict, ReadReport, make_excerpt
 from ingest.io.streams import ByteSource, open_sources
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -203,7 +200,7 @@ def store_scattered(
             yield run
 
 
-class RowStore:
+class RowStore(AbstractContextManager["RowStore"]):
     """What is said of ids and waits for the end of the input, in an unnamed database on disk."""
 
     def __init__(self) -> None:
@@ -219,9 +216,6 @@ class RowStore:
         ):
             self._database.execute(statement)
         self._is_indexed = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._database.close()
@@ -270,7 +264,7 @@ def clean(text: str) -> str:
     return _BREAKS.sub(" ", text).strip() if is_uneven else text.strip()
 
 
-class Reader(ABC):
+class Reader(AbstractContextManager["Reader"]):
     """A base that can be read any number of times, with the same result. Used as a context manager. A format needs only
     `read_rows`. What is in `held` is closed with the reader.
     """
@@ -327,9 +321,6 @@ class Reader(ABC):
     def close(self) -> None:
         """Close the files and remove temporary ones."""
         self.held.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()

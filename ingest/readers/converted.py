@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from html.entities import name2codepoint
 from itertools import chain
@@ -24,7 +23,7 @@ from ingest.io.encoding import Utf8Source
 from ingest.io.streams import ByteSource, check_expansion
 from pearl_qdrant.errors import FormatError
 
-_SURVEYED = 4 << 20  # bytes, in which the records are looked for
+_SURVEYED = 40_000  # elements, in which the records are looked for
 _MAX_YAML = 64 << 20  # bytes of a document, which is held as a whole
 _NAME_SPACE_END = "}"
 _OF_TEXTS = ("lang", "space")  # attributes that leave a text what it is
@@ -49,9 +48,12 @@ class XmlSource(ByteSource):
     def place(self) -> tuple[str, ...]:
         """The names of the records and of the elements around them. Raises FormatError if there is none."""
         counts = Counter[tuple[str, ...]]()
-        with suppress(_EnoughError):
-            for _ in read_elements(self._source, lambda path: _count(counts, path)):
-                pass
+
+        def is_enough(path: Sequence[str]) -> bool:
+            counts[tuple(path)] += 1
+            return counts.total() > _SURVEYED
+
+        next(read_elements(self._source, is_enough), None)
         if self._wanted is not None:
             found = [path for path in counts if path[-len(self._wanted) :] == self._wanted]
         else:
@@ -72,17 +74,6 @@ class XmlSource(ByteSource):
         place = self.place
         for _, element in read_elements(self._source, lambda path: tuple(path) == place):
             yield msgspec.json.encode(_as_object(element)) + b"\n"
-
-
-class _EnoughError(Exception):
-    """The beginning was read."""
-
-
-def _count(counts: Counter[tuple[str, ...]], path: Sequence[str]) -> bool:
-    counts[tuple(path)] += 1
-    if counts.total() > _SURVEYED / 100:
-        raise _EnoughError
-    return False
 
 
 def _as_object(element: Element) -> dict[str, Any]:

@@ -498,14 +498,11 @@ class TableReader(Reader):
         chosen: dict[int, str] = {}
         for i in (*layout.aliases, *layout.types, layout.name):
             name = table.header[i] if table.header and i < len(table.header) else ""
-            given = (
-                self._separators.get(name.casefold()) or self._separators.get(str(i + 1)) or self._separators.get("")
-            )
+            own = self._separators.get(name.casefold()) or self._separators.get(str(i + 1))
             if i == layout.name:  # one name, but if this column is meant
-                given = self._separators.get(name.casefold()) or self._separators.get(str(i + 1))
-                chosen |= {i: given} if given and i not in chosen else {}
+                chosen |= {i: own} if own and i not in chosen else {}
                 continue
-            given = given or shape.separators.get(name)
+            given = own or self._separators.get("") or shape.separators.get(name)
             cells = [row[i] for row in table.sample if i < len(row)]
             chosen[i] = given or guess_separator(cells, is_list_column=name.casefold() == "alternatenames")
         unknown = set(self._separators) - {"", *map(str.casefold, table.header or ()), *map(str, range(1, MAX_COLUMNS))}
