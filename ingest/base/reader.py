@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ingest.base.format import PathLike
-from ingest.base.type_map import TypeMap
+from ingest.base.type_map import TypeMap, default_types
 from ingest.io import limits, reasons
 from ingest.io.encoding import Utf8Source
 from ingest.io.report import MAX_EXAMPLES, Conflict, ReadReport, make_excerpt
@@ -271,7 +271,7 @@ class Reader(AbstractContextManager["Reader"]):
 
     def __init__(self, *, type_map: TypeMap | None, limit: int | None) -> None:
         """Start a reader of at most `limit` runs of rows of one id: that many entities, if none is scattered."""
-        self.type_map = type_map or TypeMap.load()
+        self.type_map = type_map or default_types()
         self.held = ExitStack()
         self._texts = list[Utf8Source]()
         self._limit = limit

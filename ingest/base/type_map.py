@@ -72,6 +72,10 @@ class TypeMap:
         return self._coarse_of.get(_fold(native)) or None
 
 
+default_types = lru_cache(maxsize=1)(TypeMap.load)
+"""The shipped table."""
+
+
 def _fold(native: str) -> str:
     """One spelling of a type: "Work of art", "work-of-art" and "WORK_OF_ART" are the same."""
     return "_".join(native.replace("-", " ").replace("_", " ").upper().split())
@@ -138,7 +142,7 @@ def make_entity(
         canonical_name=name,
         aliases=tuple(alias for alias in dict.fromkeys(aliases) if alias.strip() and alias != name),
         kb_types=native,
-        types=(type_map or TypeMap.load()).map_types(native),
+        types=(type_map or default_types()).map_types(native),
         description=description,
         popularity=popularity,
     )
