@@ -294,38 +294,6 @@ def read_rows(lines: Iterable[Line], table: TextTable) -> Iterator[Row]:
             yield number, line.removesuffix(end).split(delimiter)
 
 
-class _Feed(Iterator[str]):
-    """The lines of one record, as `csv.reader` asks for them."""
-
-    def __init__(self, lines: Iterator[Line]) -> None:
-        self.lines = lines
-        self.again: deque[Line] = deque()
-        self.record: list[Line] = []
-        self.budget, self._size = _GRACE, 0
-
-    def start(self, first: Line) -> None:
-        self.record, self._size = [], 0
-        self.again.appendleft(first)
-
-    def __next__(self) -> str:
-        numbered = self.again.popleft() if self.again else next(self.lines)
-        self.record.append(numbered)
-        line = numbered[1]
-        if isinstance(line, BadLine):
-            raise csv.Error(line.reason)
-        self._size += len(line) + 1
-        if self._size > limits.MAX_LINE_BYTES:
-            raise csv.Error(reasons.LINE_TOO_LONG)
-        return line + "\n"
-
-    def give_back(self) -> None:
-        """Read all lines of the record but the first again, if the budget allows it."""
-        rest = self.record[1:]
-        if self._size <= self.budget:
-            self.budget -= self._size
-            self.again.extendleft(reversed(rest))
-
-
 def _split_odd_quotes(line: str, delimiter: str) -> list[str]:
     """The cells of a line with text behind a closing quote.
 
@@ -339,33 +307,57 @@ def _split_odd_quotes(line: str, delimiter: str) -> list[str]:
     return [cell[1:-1] if len(cell) > 1 and cell[0] == '"' == cell[-1] else cell for cell in cells]
 
 
+def _parse_record(feed: Iterator[str], record: list[Line], delimiter: str) -> list[str] | str:
+    """The cells of a record, or why it is bad; `record` has the lines that were read of it."""
+    try:
+        return next(csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True))
+    except StopIteration:  # the end of the file inside quotes
+        return reasons.BAD_QUOTING
+    except csv.Error as error:
+        if len(record) == 1 and "expected after" in str(error):
+            return _split_odd_quotes(str(record[0][1]), delimiter)
+        is_long = "limit" in str(error) or reasons.LINE_TOO_LONG in str(error)
+        return reasons.LINE_TOO_LONG if is_long else reasons.BAD_QUOTING
+
+
 def _read_quoted(lines: Iterator[Line], delimiter: str) -> Iterator[Row]:
-    feed = _Feed(lines)
+    again, record, budget = deque[Line](), list[Line](), _GRACE
     csv.field_size_limit(limits.MAX_LINE_BYTES)
-    while True:
-        first = feed.again.popleft() if feed.again else next(lines, None)
-        if first is None:
-            return
+
+    def next_line() -> Line | None:
+        return again.popleft() if again else next(lines, None)
+
+    def feed(numbered: Line | None) -> Iterator[str]:
+        """The lines of one record, from this one on, as `csv.reader` asks for them."""
+        size = 0
+        while numbered is not None:
+            record.append(numbered)
+            line = numbered[1]
+            if isinstance(line, BadLine):
+                raise csv.Error(line.reason)
+            size += len(line) + 1
+            if size > limits.MAX_LINE_BYTES:
+                raise csv.Error(reasons.LINE_TOO_LONG)
+            yield line + "\n"
+            numbered = next_line()
+
+    while (first := next_line()) is not None:
         number, line = first
         if isinstance(line, BadLine):
             yield number, line
             continue
-        feed.budget += len(line)
+        budget += len(line)
         if '"' not in line:
             if line and not line.isspace():
                 yield number, line.split(delimiter)
             continue
-        feed.start(first)
-        try:
-            yield number, next(csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True))
-        except StopIteration:  # the end of the file inside quotes
-            yield number, BadLine(reasons.BAD_QUOTING, line[:_EXCERPT])
-            feed.give_back()
-        except csv.Error as error:
-            if len(feed.record) == 1 and "expected after" in str(error):
-                yield number, _split_odd_quotes(line, delimiter)
-            else:
-                is_long = "limit" in str(error) or reasons.LINE_TOO_LONG in str(error)
-                reason = reasons.LINE_TOO_LONG if is_long else reasons.BAD_QUOTING
-                yield number, BadLine(reason, line[:_EXCERPT])
-                feed.give_back()
+        record.clear()
+        found = _parse_record(feed(first), record, delimiter)
+        if isinstance(found, list):
+            yield number, found
+            continue
+        yield number, BadLine(found, line[:_EXCERPT])
+        size = sum(len(one) + 1 for _, one in record if isinstance(one, str))
+        if size <= budget:  # all lines of the record but the first are read again
+            budget -= size
+            again.extendleft(reversed(record[1:]))
