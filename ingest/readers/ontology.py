@@ -53,7 +53,7 @@ class OntologyReader(Reader):
     def read_tree(self, source: ByteSource, found: known.Vocabulary) -> None:
         """Take what is above the terms of a file, and what replaces them."""
         for term, facts in self.read_facts(source, ReadReport(max_errors=None)):
-            found.add(term, facts)
+            _add_to_tree(found, term, facts)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         if self._known is None:
@@ -70,6 +70,14 @@ class OntologyReader(Reader):
                 entity = maker.make(term, facts)
                 if entity is not None:
                     yield entity
+
+
+def _add_to_tree(found: known.Vocabulary, term: str, facts: Sequence[known.Fact]) -> None:
+    for name, value, _, _ in facts:
+        if name == known.SUBCLASS_OF and (above := known.type_name(value)):
+            found.tree.add(term, above)
+        elif name == _REPLACED_BY:
+            found.tree.replace(term, known.entity_id(value))
 
 
 _TERM = "Term"
@@ -105,7 +113,7 @@ class OboReader(OntologyReader):
 
     def read_facts(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[str, list[known.Fact]]]:
         namespace, n_terms = "", 0
-        for stanza in read_stanzas(source, report):
+        for stanza in read_stanzas(source, _TREE_TAGS if self._known is None else _TAGS, report):
             if not stanza.kind:
                 namespace = next((plain_value(v) for _, tag, v in stanza.tags if tag == "default-namespace"), "")
                 continue
@@ -143,8 +151,8 @@ class OboReader(OntologyReader):
         return facts
 
 
-def read_stanzas(source: ByteSource, report: ReadReport) -> Iterator[Stanza]:
-    """The header and all stanzas of a file, with the tags that are read. Raises FormatError if the file is damaged, or
+def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport) -> Iterator[Stanza]:
+    """The header and all stanzas of a file, with the requested tags only. Raises FormatError if the file is damaged, or
     does not begin like OBO; InputError if it cannot be read; TooManyErrorsError if there are more bad lines than the
     report allows.
     """
@@ -157,7 +165,7 @@ def read_stanzas(source: ByteSource, report: ReadReport) -> Iterator[Stanza]:
             stanza, is_begun = Stanza(line[1:end], number), True
             continue
         tag, colon, value = line.partition(":")
-        if tag not in _TAGS and colon:
+        if tag not in wanted and colon:
             is_begun = True
             continue
         if not colon:
@@ -250,6 +258,7 @@ _PROPERTIES: dict[str, tuple[str, Callable[[str], str], str | None]] = {
 }
 """By tag, the property that OWL has for it, what reads its value, and the language of that, None for an id."""
 
+_TREE_TAGS = frozenset(("id", "is_a", "is_obsolete", "replaced_by"))
 _TAGS = frozenset(("id", "default-namespace", *_SYNONYMS, *_PROPERTIES))
 
 
@@ -273,7 +282,7 @@ class OboGraphReader(OntologyReader):
             if _text(one, "type") == "CLASS":
                 self._kinds = ("CLASS",)
             if term and _get(one, "meta", dict).get("deprecated") is True:
-                found.add(term, self._facts_of(term, one, line))
+                _add_to_tree(found, term, self._facts_of(term, one, line))
 
     def read_facts(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[str, list[known.Fact]]]:
         n_before = report.rows
