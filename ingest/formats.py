@@ -64,10 +64,10 @@ def detect_format(paths: Sequence[PathLike], options: ReadOptions | None = None)
 
 
 def _detect_path(path: str, options: ReadOptions) -> str | None:
-    from ingest.io.streams import is_folder, list_inputs
-    from ingest.readers.table import bases_of, find_container, recognise
+    from ingest.io.streams import find_container, is_folder, list_inputs
+    from ingest.readers.table import bases_of, recognise
 
-    if (container := find_container(path)) is not None:
+    if (container := find_container(path)) not in (None, "zip"):
         return "xlsx" if container == "workbook" else "parquet"
     names = list_inputs(path)
     if names != [path]:

@@ -34,7 +34,7 @@ class Head(ByteSource):
     """The first bytes of an input, decompressed, at most `HEAD_BYTES`, without a byte order mark."""
 
     def __init__(self, path: str, data: bytes) -> None:
-        self.path, self.size, self.data = path, len(data), data
+        self.path, self.data = path, data
 
     def chunks(self) -> Iterator[bytes]:
         yield from (self.data,) if self.data else ()

@@ -18,32 +18,30 @@ by one, and nothing else: all users of the hashes compare the strings too.
 from __future__ import annotations
 
 import pickle
+import re
 import sqlite3
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, fields
 from hashlib import blake2b, sha256
 from itertools import chain, groupby, islice, starmap
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ingest.base.format import PathLike
-from ingest.base.type_map import TypeMap
-from ingest.io import limits
+from ingest.base.type_map import TypeMap, default_types
+from ingest.io import limits, reasons
 from ingest.io.encoding import Utf8Source
-from ingest.io.report import MAX_EXAMPLES, TOO_MANY_NAMES, TOO_MANY_ROWS, Conflict, ReadReport, make_excerpt
+from ingest.io.report import MAX_EXAMPLES, Conflict, ReadReport, make_excerpt
 from ingest.io.streams import ByteSource, open_sources
 from pearl_qdrant.errors import InputError
 from pearl_qdrant.records import Entity
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 T = TypeVar("T")
 
@@ -66,11 +64,11 @@ def digest_of(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def scattered_excess(entity_id: str, reason: str) -> InputError:
-    """The error for an id with more scattered rows than an entity has; `reason` is a key of `ReadReport.skipped`."""
+def refuse_scattered(reason: str, entity_id: str) -> NoReturn:
+    """Refuse an id with more scattered rows than an entity has; `reason` is a key of `ReadReport.skipped`."""
     bounds = f"{limits.MAX_NAMES:,} names and {limits.MAX_ROWS:,} rows"
     message = f"{reason}: the id '{make_excerpt(entity_id)}' occurs in too many of them. An entity has at most {bounds}"
-    return InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
+    raise InputError("scattered rows", None, f"{message}. Is this really the column of ids?")
 
 
 class HashSet:
@@ -131,7 +129,7 @@ def _merge(
     extra, languages = dict(first.extra), dict(first.languages)
     for n_rows, row in enumerate(others, start=1):
         if n_rows >= limits.MAX_ROWS:
-            on_excess(TOO_MANY_ROWS, row)
+            on_excess(reasons.TOO_MANY_ROWS, row)
             continue
         names.update(dict.fromkeys(row.names()))
         kb_types.update(dict.fromkeys(row.kb_types))
@@ -142,7 +140,7 @@ def _merge(
         popularity = max((one for one in (popularity, row.popularity) if one is not None), default=None)
         _cut(kb_types, limits.MAX_KB_TYPES)
         if _cut(names, limits.MAX_NAMES):
-            on_excess(TOO_MANY_NAMES, row)
+            on_excess(reasons.TOO_MANY_NAMES, row)
         report.merged_rows += 1
         if row.canonical_name != first.canonical_name:
             report.conflict(report.place, row.entity_id, first.canonical_name, row.canonical_name)
@@ -171,11 +169,9 @@ def merge_scattered(runs: Iterable[Entity], scattered: Hashes, report: ReadRepor
         whole = store_scattered(runs, HashSet(scattered), store, id_of=attrgetter("entity_id"), record_of=_values_of)
         yield from _counted(whole, report)
         report.place = "", 0
-        yield from _counted(merge_adjacent(starmap(Entity, store.rows()), report, _refuse), report)
-
-
-def _refuse(reason: str, row: Entity) -> None:
-    raise scattered_excess(row.entity_id, reason)
+        rows = starmap(Entity, store.rows())
+        merged = merge_adjacent(rows, report, lambda reason, row: refuse_scattered(reason, row.entity_id))
+        yield from _counted(merged, report)
 
 
 def _counted(entities: Iterable[Entity], report: ReadReport) -> Iterator[Entity]:
@@ -204,7 +200,7 @@ def store_scattered(
             yield run
 
 
-class RowStore:
+class RowStore(AbstractContextManager["RowStore"]):
     """What is said of ids and waits for the end of the input, in an unnamed database on disk."""
 
     def __init__(self) -> None:
@@ -220,9 +216,6 @@ class RowStore:
         ):
             self._database.execute(statement)
         self._is_indexed = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._database.close()
@@ -262,14 +255,23 @@ def _blob(id_: str) -> bytes:
     return id_.encode("utf-8", "surrogatepass")
 
 
-class Reader(ABC):
+_BREAKS = re.compile(r"[\t\n\r ]+")
+
+
+def clean(text: str) -> str:
+    """A name on one line, without space around it."""
+    is_uneven = "\n" in text or "\t" in text or "\r" in text or "  " in text
+    return _BREAKS.sub(" ", text).strip() if is_uneven else text.strip()
+
+
+class Reader(AbstractContextManager["Reader"]):
     """A base that can be read any number of times, with the same result. Used as a context manager. A format needs only
     `read_rows`. What is in `held` is closed with the reader.
     """
 
     def __init__(self, *, type_map: TypeMap | None, limit: int | None) -> None:
         """Start a reader of at most `limit` runs of rows of one id: that many entities, if none is scattered."""
-        self.type_map = type_map or TypeMap.load()
+        self.type_map = type_map or default_types()
         self.held = ExitStack()
         self._texts = list[Utf8Source]()
         self._limit = limit
@@ -319,9 +321,6 @@ class Reader(ABC):
     def close(self) -> None:
         """Close the files and remove temporary ones."""
         self.held.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -441,8 +440,8 @@ def _merge_names(
     of_scattered = np.repeat(is_scattered, names_of_run)
     pairs = np.stack([np.repeat(ids[is_scattered], names_of_run[is_scattered]), names[of_scattered]], axis=1)
     merged = np.unique(pairs, axis=0)
-    _check_excess(reader, run_ids, limits.MAX_ROWS, TOO_MANY_ROWS)
-    _check_excess(reader, merged[:, 0], limits.MAX_NAMES, TOO_MANY_NAMES)
+    _check_excess(reader, run_ids, limits.MAX_ROWS, reasons.TOO_MANY_ROWS)
+    _check_excess(reader, merged[:, 0], limits.MAX_NAMES, reasons.TOO_MANY_NAMES)
     return np.concatenate([names[~of_scattered], merged[:, 1]]), conflicts
 
 
@@ -451,4 +450,4 @@ def _check_excess(reader: Reader, ordered_ids: Hashes, most: int, reason: str) -
     too_many = ordered_ids[most:][ordered_ids[most:] == ordered_ids[:-most]]
     if len(too_many):
         ids = (run.entity_id for run in reader.read_runs(ReadReport(max_errors=None)))
-        raise scattered_excess(next(id_ for id_ in ids if name_hash(id_) == too_many[0]), reason)
+        refuse_scattered(reason, next(id_ for id_ in ids if name_hash(id_) == too_many[0]))

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from functools import lru_cache
 from hashlib import sha256
 from importlib import resources
 from itertools import islice
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ingest.io.streams import warn_while_waiting
+from ingest.io.streams import open_source
 from pearl_qdrant.errors import FormatError, InvalidEntityError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
@@ -73,25 +72,22 @@ class TypeMap:
         return self._coarse_of.get(_fold(native)) or None
 
 
+default_types = lru_cache(maxsize=1)(TypeMap.load)
+"""The shipped table."""
+
+
 def _fold(native: str) -> str:
     """One spelling of a type: "Work of art", "work-of-art" and "WORK_OF_ART" are the same."""
     return "_".join(native.replace("-", " ").replace("_", " ").upper().split())
 
 
 def _read(path: str) -> bytes:
-    """The bytes of a table; a pipe is read too, but not more than a table can have."""
-    try:
-        if stat.S_ISCHR(Path(path).stat().st_mode):
-            raise FormatError(path, None, "the type map is a device. Name a file")
-        with warn_while_waiting(path), Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        message = f"the type map cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise FormatError(path, None, message) from error
+    """The bytes of a table, not more than one can have."""
+    with closing(open_source(path)) as source:
+        content = source.head(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise FormatError(
-            path, None, f"has over {MAX_BYTES:,} bytes, more than a table of types can have. Is it another file?"
-        )
+        message = f"has over {MAX_BYTES:,} bytes, more than a table of types can have. Is it another file?"
+        raise FormatError(path, None, message)
     return content
 
 
@@ -146,7 +142,7 @@ def make_entity(
         canonical_name=name,
         aliases=tuple(alias for alias in dict.fromkeys(aliases) if alias.strip() and alias != name),
         kb_types=native,
-        types=(type_map or TypeMap.load()).map_types(native),
+        types=(type_map or default_types()).map_types(native),
         description=description,
         popularity=popularity,
     )

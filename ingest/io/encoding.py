@@ -21,8 +21,7 @@ from importlib import resources
 from itertools import chain
 from typing import BinaryIO
 
-from ingest.io import limits
-from ingest.io.report import INVALID_UTF8, LINE_TOO_LONG, NUL_CHARACTER
+from ingest.io import limits, reasons
 from ingest.io.streams import ByteSource
 from pearl_qdrant.errors import FormatError, OptionError
 
@@ -118,9 +117,7 @@ class Utf8Source(ByteSource):
     """
 
     def __init__(self, source: ByteSource, encoding: str | None = None) -> None:
-        self.path, self.size = source.path, source.size
-        self._source = source
-        self._given = encoding
+        self.path, self._source, self._given = source.path, source, encoding
         self.found: str | None = None
 
     def chunks(self) -> Iterator[bytes]:
@@ -159,7 +156,7 @@ class Utf8Source(ByteSource):
             while b"\n" not in chunk and len(chunk) < _LONGEST and (more := next(chunks, b"")):
                 chunk += more
             cut = chunk.rfind(b"\n") + 1 or len(chunk)  # whole lines, so that no letter is cut
-            self.found = None if _is_utf8(chunk[:cut]) else find_encoding(chunk[:cut])
+            self.found = find_encoding(chunk[:cut]) if _decoded(chunk[:cut]) is None else None
             rest = chain((chunk,), chunks)
             yield from rest if self.found is None else _decode_all(rest, self.found)
 
@@ -168,8 +165,7 @@ class OpenSource(ByteSource):
     """A file that somebody else opened, which can be read once."""
 
     def __init__(self, file: BinaryIO, path: str) -> None:
-        self.path, self.size = path, 0
-        self._file = file
+        self.path, self._file = path, file
 
     def chunks(self) -> Iterator[bytes]:
         read = getattr(self._file, "read1", self._file.read)  # what a pipe has by now
@@ -181,7 +177,7 @@ def find_encoding(block: bytes) -> str | None:
     from charset_normalizer import from_bytes
 
     lines = [line for line in block.split(b"\n") if not line.isascii()]
-    bad = [line for line in lines if not _is_utf8(line)]
+    bad = [line for line in lines if _decoded(line) is None]
     if len(bad) < 0.9 * len(lines) or any(b"\0" in line for line in bad):
         return None
     n_letters, text = 0, b"\n".join(bad)[:HEAD_BYTES]
@@ -194,26 +190,19 @@ def find_encoding(block: bytes) -> str | None:
     is_latin = sum(len(run) == 1 for run in runs) > 0.9 * len(runs) and 4 * len(runs) < n_letters  # letters with marks
     best = from_bytes(sample, cp_isolation=_ONE_BYTE if is_latin else _CANDIDATES).best()
     if best is None:
-        return next((name for name in _WIDE if _decodes(text, name)), "cp1252")
+        in_wide = ((name, _decoded(text, name) or "") for name in _WIDE)
+        return next((name for name, found in in_wide if any(letter > "\u0370" for letter in found)), "cp1252")
     if best.encoding in _LATIN:
         western = sample.decode("cp1252", "replace")
         return best.encoding if "\ufffd" in western or _NOT_WESTERN.search(western) else "cp1252"
     return best.encoding
 
 
-def _decodes(text: bytes, encoding: str) -> bool:
-    """Whether a text is in an encoding, whole, with letters beyond Latin ones."""
+def _decoded(text: bytes, encoding: str = "utf-8") -> str | None:
+    """A text that is wholly in an encoding; None if it is not."""
     with suppress(UnicodeDecodeError):
-        return any(letter > "\u0370" for letter in text.decode(encoding))
-    return False
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        return text.decode(encoding)
+    return None
 
 
 def _decode_all(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
@@ -257,9 +246,9 @@ def read_lines(source: ByteSource) -> Iterator[tuple[int, str | BadLine]]:
         try:
             text = line.decode()
         except UnicodeDecodeError:
-            yield number, BadLine(INVALID_UTF8, line.decode("utf-8", "replace"))
+            yield number, BadLine(reasons.INVALID_UTF8, line.decode("utf-8", "replace"))
         else:
-            yield number, BadLine(NUL_CHARACTER, text) if "\0" in text else text.removesuffix("\r")
+            yield number, BadLine(reasons.NUL_CHARACTER, text) if "\0" in text else text.removesuffix("\r")
 
 
 def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, bytes | BadLine]]:
@@ -290,4 +279,4 @@ def byte_lines(source: ByteSource, *, max_bytes: int) -> Iterator[tuple[int, byt
 
 
 def _too_long(line: bytes) -> BadLine:
-    return BadLine(LINE_TOO_LONG, line[:_PREFIX_BYTES].decode("utf-8", "replace"))
+    return BadLine(reasons.LINE_TOO_LONG, line[:_PREFIX_BYTES].decode("utf-8", "replace"))

@@ -8,21 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ingest.io import limits
+from ingest.io import limits, reasons
 from pearl_qdrant.errors import TooManyErrorsError
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_MAX_ERRORS
-
-NO_NAME = "no_name"
-NO_ID = "no_id"
-TOO_FEW_COLUMNS = "too_few_columns"
-TOO_MANY_COLUMNS = "too_many_columns"
-INVALID_UTF8 = "invalid_utf8"
-NUL_CHARACTER = "nul_character"
-LINE_TOO_LONG = "line_too_long"
-TOO_MANY_NAMES = "too_many_names"
-TOO_MANY_ROWS = "too_many_rows"
-OTHER_LANGUAGE = "other_language"
 
 MAX_BAD_SHARE = 0.01  # of the rows, that may be bad by default
 MAX_EXAMPLES = 5  # Skipped rows kept for the report
@@ -185,7 +174,9 @@ class ReadReport:
         """An entity of the first `MAX_NAMES` names; if there are more, the row at `place` is bad. Raises as `skip`."""
         kept = tuple(names[: limits.MAX_NAMES])
         if len(kept) < len(names):
-            self.skip_here(TOO_MANY_NAMES, f"{entity_id} has {len(names):,} names; {limits.MAX_NAMES:,} are kept")
+            self.skip_here(
+                reasons.TOO_MANY_NAMES, f"{entity_id} has {len(names):,} names; {limits.MAX_NAMES:,} are kept"
+            )
             among = set(kept)
             languages = {name: code for name, code in (languages or {}).items() if name in among}
         extra, languages = extra or {}, languages or {}

@@ -30,7 +30,7 @@ from functools import lru_cache
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Literal, cast
 
 from pearl_qdrant import binary_tables, settings
 from pearl_qdrant.errors import FormatError, InputError
@@ -40,7 +40,6 @@ MAX_RATIO, RATIO_GRACE = settings.MAX_RATIO, settings.RATIO_GRACE
 _MAX_DECODER_MEMORY = 1 << 28  # of an xz stream; xz -9 needs 65 MiB
 # Small, as a piece may hold many streams.
 _PIECE = 1 << 11
-_BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # "BZh9" alone could begin a text
 
 
 Read = Callable[[int], bytes]  # gives at most so many bytes, none at the end
@@ -48,11 +47,10 @@ Read = Callable[[int], bytes]  # gives at most so many bytes, none at the end
 
 class ByteSource(ABC):
     """Input that can be read from its start any number of times, also by several threads at once. `path` is its name in
-    errors: ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive; `size` is in bytes, as stored.
+    errors: ``-`` is standard input, ``base.zip!names.tsv`` a member of an archive.
     """
 
     path: str
-    size: int
 
     @abstractmethod
     def chunks(self) -> Iterator[bytes]:
@@ -86,7 +84,7 @@ def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
     """The content of stored bytes, decompressed if they are compressed. Raises as `ByteSource.chunks`."""
     with _as_input_error(path):
         head = read(_PIECE)
-        compression = detect_compression(head)
+        compression = next((name for name, magic in _COMPRESSIONS.items() if magic.match(head)), None)
         if compression is not None:
             yield from _decompress(path, read, head, compression)
             return
@@ -95,18 +93,13 @@ def stored_chunks(path: str, read: Read) -> Iterator[bytes]:
             head = read(CHUNK)
 
 
-def detect_compression(head: bytes) -> str | None:
-    """Name of the compression that a file's first bytes show: gzip, bzip2, xz, zstd or None."""
-    if head.startswith(b"\x1f\x8b\x08"):
-        return "gzip"
-    if head.startswith(b"BZh") and head[4:10] in _BZIP2_BLOCKS:
-        return "bzip2"
-    if head.startswith(b"\xfd7zXZ\x00"):
-        return "xz"
-    # A zstd file may begin with a skippable frame, as pzstd writes it: sixteen magics, 0x184D2A50 to 0x184D2A5F.
-    if head.startswith(b"\x28\xb5\x2f\xfd") or (head[1:4] == b"\x2a\x4d\x18" and 0x50 <= head[0] <= 0x5F):
-        return "zstd"
-    return None
+_COMPRESSIONS = {
+    "gzip": re.compile(rb"\x1f\x8b\x08"),
+    "bzip2": re.compile(rb"BZh.(?:1AY&SY|\x17\x72\x45\x38\x50\x90)", re.DOTALL),  # "BZh9" alone could begin a text
+    "xz": re.compile(rb"\xfd7zXZ\x00"),
+    "zstd": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),  # also a skippable frame, as of pzstd
+}
+"""The compressions that are read, by the first bytes of a file."""
 
 
 def _decompress(path: str, read: Read, data: bytes, compression: str) -> Iterator[bytes]:
@@ -173,23 +166,34 @@ _DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, Runtim
 _NO_DATA = ("readme", "license", "licence", "copying", "notice", "changelog", "manifest")
 
 
-def is_zip(path: str) -> bool:
-    """Whether a file begins like a zip archive of files, and not like a workbook; False where it cannot be opened."""
+_MAGICS: dict[bytes, binary_tables.Kind] = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xd0\xcf\x11\xe0": "workbook"}
+_MAX_METADATA = 1 << 26
+
+
+def find_container(path: str) -> binary_tables.Kind | Literal["zip"] | None:
+    """What a file is by its first bytes: Parquet, Arrow, Arrow stream, workbook, zip for an archive of other files, or
+    None. Never raises.
+    """
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):
-            return False
+        if path == STDIN or not Path(path).is_file():
+            return None
         with Path(path).open("rb") as file:
-            return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06") and not is_workbook(path)
+            head = file.read(8)
     except (OSError, ValueError):
-        return False
+        return None
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "workbook" if _is_workbook(path) else "zip"
+    size = int.from_bytes(head[4:], "little")
+    is_stream = head.startswith(b"\xff\xff\xff\xff") and 0 < size < _MAX_METADATA and not size % 8
+    known = next((name for magic, name in _MAGICS.items() if head.startswith(magic)), None)
+    return "Arrow stream" if is_stream else known
 
 
-def is_workbook(path: str) -> bool:
+def _is_workbook(path: str) -> bool:
     """Whether a zip archive is a workbook (xlsx, xlsm, xlsb, ods)."""
     try:
         archive = _archive(path)
-        names = archive.namelist()
-        is_ods = False
+        names, is_ods = archive.namelist(), False
         if "mimetype" in names:
             with archive.open("mimetype") as file:
                 is_ods = b"spreadsheet" in file.read(_MIMETYPE_BYTES)
@@ -236,8 +240,7 @@ class Member(ByteSource):
             info = archive.getinfo(member)
         except KeyError:
             raise FormatError(path, None, f"has no member {member!r}. It has: see unzip -l") from None
-        self.size = info.compress_size
-        check_expansion(self.path, self.size, info.file_size, "zip")
+        check_expansion(self.path, info.compress_size, info.file_size, "zip")
 
     def chunks(self) -> Iterator[bytes]:
         with _as_format_error(self.path), _archive(self._archive).open(self._member) as raw:
@@ -292,12 +295,10 @@ class Source(ByteSource):
         self._spool: BinaryIO | None = None
         if self.path == STDIN:
             self._spool = copy_to_temporary(self.path, sys.stdin.buffer)
-            self.size = os.fstat(self._spool.fileno()).st_size
             return
         with self._open_file() as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 self._spool = copy_to_temporary(self.path, file)
-            self.size = os.fstat((self._spool or file).fileno()).st_size
 
     def close(self) -> None:
         """Remove the temporary copy, if there is one."""
@@ -382,9 +383,9 @@ def open_source(path: str | os.PathLike[str]) -> ByteSource:
     path = os.fspath(path)
     if not os.path.exists(path):  # noqa: PTH110 - a path with NUL is no error here
         for found in re.finditer(SEPARATOR, path):
-            if is_zip(path[: found.start()]):
+            if find_container(path[: found.start()]) == "zip":
                 return Member(path[: found.start()], path[found.end() :])
-    return Member(path, choose_member(path)) if is_zip(path) else Source(path)
+    return Member(path, choose_member(path)) if find_container(path) == "zip" else Source(path)
 
 
 def open_sources(paths: Sequence[str | os.PathLike[str]]) -> tuple[ByteSource, ...]:
@@ -417,4 +418,6 @@ def list_inputs(path: str, *, n_levels: int = 4) -> list[str]:
         levels = (islice(Path(path).glob("/".join("*" * (n + 1))), _MAX_ENTRIES) for n in range(n_levels))
         files = (child for level in levels for child in level if not child.name.startswith(".") and child.is_file())
         return sorted(map(str, files))
-    return [f"{path}{SEPARATOR}{member}" for member in sorted(list_members(path))] if is_zip(path) else [path]
+    if find_container(path) != "zip":
+        return [path]
+    return [f"{path}{SEPARATOR}{member}" for member in sorted(list_members(path))]

@@ -188,20 +188,17 @@ def _connect(ray: Any, address: str) -> None:
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == AUTO:
         options |= {"include_dashboard": False}
-    tries = _TRIES if address == AUTO else 1
     try:
         if address != AUTO:
             _check_answers(address)
-        while True:
-            tries -= 1
+        for n_left in reversed(range(_TRIES if address == AUTO else 1)):
             try:
                 ray.init(address="local" if address == AUTO else address, **options)
+                break
             except Exception:  # Ray's own, of no class
                 ray.shutdown()
-                if not tries:
+                if not n_left:
                     raise
-            else:
-                return
     except Exception as error:
         lines = str(error).strip().splitlines()
         raise OptionError(

@@ -525,10 +525,13 @@ class Inventory:
             if stored is None:
                 self.added += 1
                 lacking.append(point.name)
-            elif not is_same_point(now := _with_types_of(point, stored), stored):
-                changed.append(now)
-            else:
+                continue
+            predicted = {name: getattr(stored, name) for name in PredictedType._fields}  # they depend on the name alone
+            now = msgspec.structs.replace(point, **predicted)
+            if is_same_point(now, stored):
                 self.unchanged += 1
+            else:
+                changed.append(now)
         self.entities += not lacking and len(changed) == n_before
         if lacking:
             self._store.add([(entity.entity_id, Named(entity, lacking))])
@@ -537,8 +540,3 @@ class Inventory:
         """Ids of the points that the base lacks, without those of learned names."""
         missing = {point.id for point in self._collection.scroll() if point.id not in self._seen}
         return missing - alias_point_ids(self._collection) if missing else missing
-
-
-def _with_types_of(point: NamePoint, stored: NamePoint) -> NamePoint:
-    """A point with the stored predictions of the type head, which depend on the name alone."""
-    return msgspec.structs.replace(point, **{name: getattr(stored, name) for name in PredictedType._fields})

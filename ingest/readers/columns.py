@@ -16,12 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any
 
 from ingest.base.format import TableColumns
-from ingest.base.type_map import TypeMap
+from ingest.base.type_map import default_types
 from ingest.io.encoding import BadLine
 from ingest.io.report import MAX_BAD_SHARE, ReadWarning, make_excerpt
 from ingest.readers.headers import (
@@ -373,7 +372,9 @@ def _ids_of_names(table: Table, header: list[str]) -> list[int]:
 
 def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]:
     """Of columns that may be ids: those that are filled, and of these the ones whose words are known best."""
-    filled = [i for i in some if _n_filled(table, i) >= (1 - MAX_BAD_SHARE) * len(table.sample)] or list(some)
+    rows = table.sample
+    n_filled = {i: sum(i < len(row) and shown(row[i]).strip() not in _NONE for row in rows) for i in some}
+    filled = [i for i in some if n_filled[i] >= (1 - MAX_BAD_SHARE) * len(rows)] or list(some)
     ranks = {i: rank for rank, _, i in ranked(header, "id")}
     return [i for i in filled if ranks[i] == ranks[filled[0]]]
 
@@ -392,10 +393,6 @@ def different(table: Table, i: int) -> float:
     return len(set(cells)) / len(cells) if len(cells) >= LEAST_ROWS else 1.0
 
 
-def _n_filled(table: Table, i: int) -> int:
-    return sum(len(row) > i and row[i] is not None and str(row[i]).strip() not in _NONE for row in table.sample)
-
-
 def find_fault(table: Table, i: int, what: str) -> str:
     """Why a column is not the ``id`` or ``name``, by the first rows; "" if it may be. One with few ids may be sorted by
     them, so that only a single one is a fault.
@@ -412,6 +409,8 @@ def find_fault(table: Table, i: int, what: str) -> str:
         return f"is '{make_excerpt(cells[0])}' in all of the first {len(rows)} rows"
     if what == "name" and sum(NUMBER.fullmatch(cell) is not None for cell in cells) > 0.8 * len(cells):
         return f"holds numbers ({make_excerpt(cells[0])})"
+    if what == "name" and table.header is None and len(cells) >= _LEAST_FEW and len(set(cells)) < _FEW * len(cells):
+        return f"repeats {len(set(cells))} values ({make_excerpt(cells[0])}, ...)"
     runs = sum(one != two for one, two in pairwise(cells))
     if what == "id" and len(set(cells)) < min(0.1 * len(cells), 0.2 * runs):
         return f"repeats {len(set(cells))} values in the first {len(rows)} rows ({make_excerpt(cells[0])}, ...)"
@@ -428,7 +427,7 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
         # The same column for both only if both options name it, as for a plain list of names.
         raise _column_error(table, None, "id" if "name" in given else "name")
     for what, i in (("id", id_), ("name", name)):
-        if what not in given and (fault := find_fault(table, i, what) or (i == name and _few_values(table, i))):
+        if what not in given and (fault := find_fault(table, i, what)):
             message = (
                 f"there is no known header, and column {i + 1}, which would be the {what}, {fault}. Name the columns"
             )
@@ -445,30 +444,14 @@ def _by_position(table: Table, given: dict[str, tuple[int, ...]]) -> Layout:
     return layout
 
 
-def _few_values(table: Table, i: int) -> str:
-    """That a column repeats so few values that they are no names; "" if not."""
-    cells = column_of(table.sample, i)
-    n = len(set(cells))
-    return (
-        f"repeats {n} values ({make_excerpt(cells[0])}, ...)"
-        if len(cells) >= _LEAST_FEW and n < _FEW * len(cells)
-        else ""
-    )
-
-
 def _holds_types(rows: Sequence[Sequence[Any]], i: int) -> bool:
     """Whether a column has few values that repeat, or known types."""
     cells = [item for cell in column_of(rows, i) for item in cell.split("|")]
     if any(len(cell) < _LEAST_LETTERS or is_half_digits(cell, 0) for cell in cells):
         return False
-    coarse = _type_map().coarse_type
+    coarse = default_types().coarse_type
     is_known = sum(coarse(cell) is not None for cell in cells) > 0.5 * len(cells)
     return bool(cells) and (is_known or (len(cells) >= _LEAST_REPEATS and 1 < len(set(cells)) <= len(cells) / 3))
-
-
-@lru_cache(maxsize=1)
-def _type_map() -> TypeMap:
-    return TypeMap.load()
 
 
 def _holds_names(rows: Sequence[Sequence[Any]], i: int) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from html.entities import name2codepoint
 from itertools import chain
@@ -24,7 +23,7 @@ from ingest.io.encoding import Utf8Source
 from ingest.io.streams import ByteSource, check_expansion
 from pearl_qdrant.errors import FormatError
 
-_SURVEYED = 4 << 20  # bytes, in which the records are looked for
+_SURVEYED = 40_000  # elements, in which the records are looked for
 _MAX_YAML = 64 << 20  # bytes of a document, which is held as a whole
 _NAME_SPACE_END = "}"
 _OF_TEXTS = ("lang", "space")  # attributes that leave a text what it is
@@ -37,7 +36,7 @@ class XmlSource(ByteSource):
     """
 
     def __init__(self, source: ByteSource, wanted: str | None) -> None:
-        self.path, self.size, self._source = source.path, source.size, source
+        self.path, self._source = source.path, source
         self.others: list[tuple[str, int]] = []  # lists that are not read, known with the place
         self._wanted = tuple(filter(None, wanted.split("."))) if wanted is not None else None
 
@@ -49,9 +48,12 @@ class XmlSource(ByteSource):
     def place(self) -> tuple[str, ...]:
         """The names of the records and of the elements around them. Raises FormatError if there is none."""
         counts = Counter[tuple[str, ...]]()
-        with suppress(_EnoughError):
-            for _ in read_elements(self._source, lambda path: _count(counts, path)):
-                pass
+
+        def is_enough(path: Sequence[str]) -> bool:
+            counts[tuple(path)] += 1
+            return counts.total() > _SURVEYED
+
+        next(read_elements(self._source, is_enough), None)
         if self._wanted is not None:
             found = [path for path in counts if path[-len(self._wanted) :] == self._wanted]
         else:
@@ -72,17 +74,6 @@ class XmlSource(ByteSource):
         place = self.place
         for _, element in read_elements(self._source, lambda path: tuple(path) == place):
             yield msgspec.json.encode(_as_object(element)) + b"\n"
-
-
-class _EnoughError(Exception):
-    """The beginning was read."""
-
-
-def _count(counts: Counter[tuple[str, ...]], path: Sequence[str]) -> bool:
-    counts[tuple(path)] += 1
-    if counts.total() > _SURVEYED / 100:
-        raise _EnoughError
-    return False
 
 
 def _as_object(element: Element) -> dict[str, Any]:
@@ -124,9 +115,9 @@ def _listed(element: Element) -> str:
     return name if _local(element.tag).casefold().startswith(stem) else ""
 
 
-def text_of(element: Element) -> str:
-    """The text at the start of an element, on one line."""
-    return " ".join((element.text or "").split())
+def text_of(element: Element | None) -> str:
+    """The text at the start of an element, on one line; "" if there is none."""
+    return "" if element is None else " ".join((element.text or "").split())
 
 
 def _local(name: str) -> str:
@@ -172,7 +163,7 @@ class YamlSource(ByteSource):
     about = "YAML"
 
     def __init__(self, source: ByteSource) -> None:
-        self.path, self.size, self._source = source.path, source.size, Utf8Source(source)
+        self.path, self._source = source.path, Utf8Source(source)
 
     def chunks(self) -> Iterator[bytes]:
         """Raises FormatError if it is no YAML, is too large, or refers to itself so that it grows without end."""

@@ -19,17 +19,14 @@ from itertools import islice
 from typing import Any
 
 from ingest.base.format import ReadOptions, TableColumns
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_is_text, describe_text, read_lines
-from ingest.io.report import LINE_TOO_LONG, make_excerpt
+from ingest.io.report import make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.columns import Row, Table
 from ingest.readers.headers import find_header, is_no_row
 from ingest.readers.json_records import decode_object
 from pearl_qdrant.errors import FormatError, OptionError
-
-BAD_QUOTING = "bad_quoting"
-COMMENT = "comment"
 
 DELIMITERS = {
     "\t": "tab",
@@ -130,8 +127,9 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
         message = f"the delimiter is not clear: {named} would all do. Name it."
         raise UnclearDelimiterError(source.path, n_skipped + 1, message, option="delimiter")
     best = usable[0]
-    if best.header is None and not delimiter and best.delimiter in ",;":
-        _refuse_fixed_width(source.path, lines, best.delimiter)
+    width = _fixed_width(lines) if best.header is None and not delimiter and best.delimiter in ",;" else 0
+    if width and all(line.find(best.delimiter) > width for line in lines if best.delimiter in line):
+        raise _fixed_error(source.path, width)
     best.n_skipped += n_skipped
     best.header_line = best.header_line + n_skipped if best.header_line else 0
     best.about = best.describe()
@@ -157,13 +155,6 @@ def _refuse_json(table: TextTable) -> None:
             raise FormatError(table.path, 1, message)
 
 
-def _refuse_fixed_width(path: str, lines: list[str], delimiter: str) -> None:
-    """Refuse a table whose columns stand at fixed places before the first of the signs in its lines."""
-    width = _fixed_width(lines)
-    if width and all(line.find(delimiter) > width for line in lines if delimiter in line):
-        raise _fixed_error(path, width)
-
-
 def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
     """Whole lines of the head; a first line that is longer is read whole."""
     if len(head) == HEAD_BYTES:
@@ -177,7 +168,7 @@ def _first_lines(source: ByteSource, head: bytes) -> Iterator[str]:
 def _no_lines(source: ByteSource) -> FormatError:
     """The error for a text without a first line that can be used."""
     for number, line in islice(read_lines(source), _N_LINES):
-        if isinstance(line, BadLine) and line.reason == LINE_TOO_LONG:
+        if isinstance(line, BadLine) and line.reason == reasons.LINE_TOO_LONG:
             message = f"this line has more than {limits.MAX_LINE_BYTES:,} bytes (limit). Is it a table, a row a line?"
             return FormatError(source.path, number, f"{message} It begins: {make_excerpt(line.text)}")
         if isinstance(line, BadLine):
@@ -303,38 +294,6 @@ def read_rows(lines: Iterable[Line], table: TextTable) -> Iterator[Row]:
             yield number, line.removesuffix(end).split(delimiter)
 
 
-class _Feed(Iterator[str]):
-    """The lines of one record, as `csv.reader` asks for them."""
-
-    def __init__(self, lines: Iterator[Line]) -> None:
-        self.lines = lines
-        self.again: deque[Line] = deque()
-        self.record: list[Line] = []
-        self.budget, self._size = _GRACE, 0
-
-    def start(self, first: Line) -> None:
-        self.record, self._size = [], 0
-        self.again.appendleft(first)
-
-    def __next__(self) -> str:
-        numbered = self.again.popleft() if self.again else next(self.lines)
-        self.record.append(numbered)
-        line = numbered[1]
-        if isinstance(line, BadLine):
-            raise csv.Error(line.reason)
-        self._size += len(line) + 1
-        if self._size > limits.MAX_LINE_BYTES:
-            raise csv.Error(LINE_TOO_LONG)
-        return line + "\n"
-
-    def give_back(self) -> None:
-        """Read all lines of the record but the first again, if the budget allows it."""
-        rest = self.record[1:]
-        if self._size <= self.budget:
-            self.budget -= self._size
-            self.again.extendleft(reversed(rest))
-
-
 def _split_odd_quotes(line: str, delimiter: str) -> list[str]:
     """The cells of a line with text behind a closing quote.
 
@@ -348,32 +307,57 @@ def _split_odd_quotes(line: str, delimiter: str) -> list[str]:
     return [cell[1:-1] if len(cell) > 1 and cell[0] == '"' == cell[-1] else cell for cell in cells]
 
 
+def _parse_record(feed: Iterator[str], record: list[Line], delimiter: str) -> list[str] | str:
+    """The cells of a record, or why it is bad; `record` has the lines that were read of it."""
+    try:
+        return next(csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True))
+    except StopIteration:  # the end of the file inside quotes
+        return reasons.BAD_QUOTING
+    except csv.Error as error:
+        if len(record) == 1 and "expected after" in str(error):
+            return _split_odd_quotes(str(record[0][1]), delimiter)
+        is_long = "limit" in str(error) or reasons.LINE_TOO_LONG in str(error)
+        return reasons.LINE_TOO_LONG if is_long else reasons.BAD_QUOTING
+
+
 def _read_quoted(lines: Iterator[Line], delimiter: str) -> Iterator[Row]:
-    feed = _Feed(lines)
+    again, record, budget = deque[Line](), list[Line](), _GRACE
     csv.field_size_limit(limits.MAX_LINE_BYTES)
-    while True:
-        first = feed.again.popleft() if feed.again else next(lines, None)
-        if first is None:
-            return
+
+    def next_line() -> Line | None:
+        return again.popleft() if again else next(lines, None)
+
+    def feed(numbered: Line | None) -> Iterator[str]:
+        """The lines of one record, from this one on, as `csv.reader` asks for them."""
+        size = 0
+        while numbered is not None:
+            record.append(numbered)
+            line = numbered[1]
+            if isinstance(line, BadLine):
+                raise csv.Error(line.reason)
+            size += len(line) + 1
+            if size > limits.MAX_LINE_BYTES:
+                raise csv.Error(reasons.LINE_TOO_LONG)
+            yield line + "\n"
+            numbered = next_line()
+
+    while (first := next_line()) is not None:
         number, line = first
         if isinstance(line, BadLine):
             yield number, line
             continue
-        feed.budget += len(line)
+        budget += len(line)
         if '"' not in line:
             if line and not line.isspace():
                 yield number, line.split(delimiter)
             continue
-        feed.start(first)
-        try:
-            yield number, next(csv.reader(feed, delimiter=delimiter, strict=True, skipinitialspace=True))
-        except StopIteration:  # the end of the file inside quotes
-            yield number, BadLine(BAD_QUOTING, line[:_EXCERPT])
-            feed.give_back()
-        except csv.Error as error:
-            if len(feed.record) == 1 and "expected after" in str(error):
-                yield number, _split_odd_quotes(line, delimiter)
-            else:
-                reason = LINE_TOO_LONG if "limit" in str(error) or LINE_TOO_LONG in str(error) else BAD_QUOTING
-                yield number, BadLine(reason, line[:_EXCERPT])
-                feed.give_back()
+        record.clear()
+        found = _parse_record(feed(first), record, delimiter)
+        if isinstance(found, list):
+            yield number, found
+            continue
+        yield number, BadLine(found, line[:_EXCERPT])
+        size = sum(len(one) + 1 for _, one in record if isinstance(one, str))
+        if size <= budget:  # all lines of the record but the first are read again
+            budget -= size
+            again.extendleft(reversed(record[1:]))

@@ -250,11 +250,10 @@ def is_no_row(
 def _numbers(rows: Sequence[Sequence[Any]]) -> list[int]:
     """The columns that hold nothing but numbers; notes below the table may be shorter."""
     columns = zip_longest(*(map(shown, row) for row in rows), fillvalue="") if len(rows) >= _N_OTHERS else ()
-    return [i for i, cells in enumerate(columns) if _are_numbers(list(filter(None, map(str.strip, cells))), len(rows))]
-
-
-def _are_numbers(filled: Sequence[str], n_rows: int) -> bool:
-    return len(filled) >= _MOST * n_rows and all(map(NUMBER.fullmatch, filled))
+    filled = [[text for cell in cells if (text := cell.strip())] for cells in columns]
+    return [
+        i for i, cells in enumerate(filled) if len(cells) >= _MOST * len(rows) and all(map(NUMBER.fullmatch, cells))
+    ]
 
 
 _RULER = re.compile(r"[-=+:|]*[-=]{2,}[-=+:|]*")

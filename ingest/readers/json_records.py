@@ -8,30 +8,28 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import msgspec
+from pydantic_core import from_json
 
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, byte_lines
-from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, make_excerpt
+from ingest.io.report import make_excerpt
 from ingest.io.streams import ByteSource
 from ingest.readers.headers import columns_of
 from pearl_qdrant.errors import FormatError
-
-INVALID_JSON = "invalid_json"
-NOT_AN_OBJECT = "not_an_object"
-NESTED_TOO_DEEP = "nested_too_deep"
 
 _BINDINGS = "results.bindings.item"  # of SPARQL's results
 _EXCERPT = 1 << 8
 _MAX_SKIPPED_DEPTH = 4  # levels of what is passed over that are read piece by piece
 _MANY = 20  # objects by key, which are no fields of one
 _MAX_LEVELS = 12  # in which objects are looked for
-_SURVEYED = 4 << 20  # characters, in which the lists of objects are found
+_SURVEYED = 4 << 20  # bytes, in which the lists of objects are found
 _DOCUMENT = re.compile(
     rb'\{(?:\s*"[^"\\]{1,60}"\s*:\s*(?:"[^"\\]*"|[\w.+-]+|\{[^{}\[\]]*\}|\[[^{}\[\]]*\])\s*,)*'
     rb'\s*"[^"\\]{1,60}"\s*:\s*\[\s*\{|\{\s*"[^"\\]{1,60}"\s*:\s*\{'
@@ -50,13 +48,13 @@ def decode_object(line: bytes) -> dict[str, Any] | str:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError as error:  # also for a number of over 4,300 digits
-        return NOT_AN_OBJECT if "`object`" in str(error) else INVALID_JSON
+        return reasons.NOT_AN_OBJECT if "`object`" in str(error) else reasons.INVALID_JSON
     except RecursionError:
-        return NESTED_TOO_DEEP
+        return reasons.NESTED_TOO_DEEP
     except UnicodeDecodeError:
-        return INVALID_UTF8
+        return reasons.INVALID_UTF8
     except ValueError:
-        return INVALID_JSON
+        return reasons.INVALID_JSON
 
 
 def is_lines(head: bytes) -> bool:
@@ -101,7 +99,7 @@ def _read_lines(source: ByteSource, wanted: bytes) -> Iterator[Record]:
         if isinstance(line, BadLine):
             yield number, line
         elif wanted in line and (item := _trim(line)):
-            found: dict[str, Any] | str = NUL_CHARACTER if b"\0" in item else decode_object(item)
+            found: dict[str, Any] | str = reasons.NUL_CHARACTER if b"\0" in item else decode_object(item)
             if isinstance(found, str):
                 yield number, BadLine(found, item[:_EXCERPT].decode("utf-8", "replace"))
             else:
@@ -128,60 +126,41 @@ def find_places(source: ByteSource) -> tuple[set[str], list[Place]] | None:
     head = source.head(HEAD_BYTES).removeprefix(BOM).lstrip()
     if is_lines(head) and (head.startswith(b"[") or sum(bool(line.strip()) for line in head.split(b"\n", 9)) > 1):
         return None
-    survey = _Survey(_Stream(source))
-    return survey.keys, sorted(survey.places, key=lambda place: -place.n)
+    document, places = _beginning(source), list[Place]()
+    keys = _survey(document, (), places)
+    keys = {""} if isinstance(document, list) else keys or set()
+    return keys, sorted(places, key=lambda place: -place.n)
 
 
-class _Survey:
-    """The lists and maps of objects of one document, found in its first `_SURVEYED` characters."""
-
-    def __init__(self, stream: _Stream) -> None:
-        self.keys: set[str] = set()
-        self.places: list[Place] = []
-        self._stream = stream
-        with suppress(FormatError):
-            self._look(())
-
-    def _look(self, path: tuple[str, ...]) -> set[str] | None:
-        """Read a value; the keys of an object, else None. Takes down the places in it, unless it is one itself."""
-        opening = self._stream.peek()
-        if opening not in ("{", "["):
-            self._stream.value()
-            return None
-        n_places, is_list = len(self.places), opening == "["
-        found, n_values, keys = list[set[str]](), 0, dict[str, None]()
-        try:
-            for key in self._stream.keys("]" if is_list else "}"):
-                keys[key] = None
-                inner = self._look((*path, "*" if "." in key else key)) if len(path) < _MAX_LEVELS else self._skip()
-                n_values += 1
-                if inner is not None:
-                    found.append(inner)
-                if self._stream.n_read > _SURVEYED:
-                    break
-        finally:
-            if not path:
-                self.keys = {""} if is_list else set(keys)
-            is_map = len(found) == n_values > _MANY or (len(found) > max(1, 0.8 * n_values) and _is_one_shape(found))
-            if found and (is_list or is_map):
-                del self.places[n_places:]
-                self.places.append(
-                    Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found))
-                )
-        if self._stream.n_read > _SURVEYED:
-            raise FormatError("", None, "")
-        return None if is_list else set(keys)
-
-    def _skip(self) -> set[str] | None:
-        """Read a value that is too deep to be looked into; the keys of an object, else None."""
-        value = self._stream.value()
-        return set(value) if isinstance(value, dict) else None
+def _beginning(source: ByteSource) -> Any:
+    """The first document of a file, as far as it goes in its first `_SURVEYED` bytes; None if it is damaged."""
+    data = source.head(_SURVEYED).removeprefix(BOM)
+    try:
+        return json.JSONDecoder().raw_decode(data.decode("utf-8", "replace").lstrip())[0]
+    except (ValueError, RecursionError):
+        with suppress(ValueError):
+            return from_json(data, allow_partial=True)
+    return None
 
 
-def _is_one_shape(found: Sequence[set[str]]) -> bool:
-    """Whether most objects have most keys of the first of them."""
-    first = found[0]
-    return bool(first) and sum(2 * len(first & one) >= len(first | one) for one in found) > 0.8 * len(found)
+def _survey(value: Any, path: tuple[str, ...], places: list[Place]) -> set[str] | None:
+    """The keys of an object, else None. Takes down the places in a value, unless it is one itself."""
+    if not isinstance(value, (dict, list)):
+        return None
+    is_list, n_places = isinstance(value, list), len(places)
+    items = zip(repeat("item"), value) if isinstance(value, list) else value.items()
+    found = list[set[str]]()
+    for key, one in items:
+        steps = (*path, "*" if "." in key else key)
+        inner = _survey(one, steps, places) if len(path) < _MAX_LEVELS else set(one) if isinstance(one, dict) else None
+        if inner is not None:
+            found.append(inner)
+    alike = [one for one in found if 2 * len(found[0] & one) >= len(found[0] | one) > 0]  # most keys of the first
+    is_map = len(found) > max(1, 0.8 * len(value)) and len(alike) > 0.8 * len(found)
+    if found and (is_list or is_map or len(found) == len(value) > _MANY):
+        del places[n_places:]
+        places.append(Place(".".join((*path, "item" if is_list else "*")), len(found), set().union(*found)))
+    return None if is_list else set(value)
 
 
 def choose_place(
@@ -218,7 +197,7 @@ def _read_items(source: ByteSource, prefix: str) -> Iterator[Record]:
     *_, last = ("", *prefix.removesuffix(".item").removesuffix(".*").split("."))
     for number, (_, _, key, item) in enumerate(read_values(source, prefix), start=1):
         if not isinstance(item, dict):
-            yield number, BadLine(NOT_AN_OBJECT, str(item)[:_EXCERPT])
+            yield number, BadLine(reasons.NOT_AN_OBJECT, str(item)[:_EXCERPT])
             continue
         if prefix == _BINDINGS:  # {"item": {"type": "uri", "value": ...}}
             item = {name: one.get("value") if isinstance(one, dict) else one for name, one in item.items()}
@@ -275,7 +254,6 @@ class _Stream:
         self._parse = json.JSONDecoder(parse_float=str, parse_constant=_refuse, strict=False).raw_decode
         self._text, self._place, self._counted, self._line = "", 0, 0, 1
         self._is_ended = False
-        self._n_before = 0
 
     def find(self, paths: dict[str, list[str]], depth: int, keys: Iterable[str]) -> Iterator[tuple[int, str, str, Any]]:
         """What is at the paths, whose first steps led here, of the next values, which have these keys."""
@@ -291,11 +269,6 @@ class _Stream:
                 yield from self.find(inside, depth + 1, self.keys("]" if opening == "[" else "}"))
             else:
                 self.value()
-
-    @property
-    def n_read(self) -> int:
-        """Characters up to here."""
-        return self._n_before + self._place
 
     def peek(self) -> str:
         """The next character that is not space; empty at the end."""
@@ -367,7 +340,6 @@ class _Stream:
                 size += len(parts[-1])
         except UnicodeDecodeError as error:
             raise self._error(f"is not valid UTF-8 ({error.reason})") from error
-        self._n_before += self._place
         self._text, self._place, self._counted = "".join(parts), 0, 0
         return size > 0
 

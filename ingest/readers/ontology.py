@@ -1,119 +1,87 @@
-"""What all forms of an ontology share: ids, the tree of its terms, and how a term becomes an entity.
+"""Ontologies in OBO and OBO Graph JSON, as the statements that OWL would make of their terms.
 
-OBO, OBO Graph JSON and OWL of one ontology give the same entities: ids as OBO writes them, aliases by scope, and as
-native types the ids of the ancestors, nearest first, and then the namespace.
+`rdf_entities` makes the entities, so that OBO, OBO Graph JSON and OWL of one ontology give the same ones: ids as OBO
+writes them, aliases by scope, and as native types the ids of the ancestors, nearest first, and then the namespace.
 """
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from ingest.base.format import PathLike, ReadOptions, Scope
-from ingest.base.reader import Reader
-from ingest.base.type_map import ClassGraph, TypeMap
-from ingest.io import limits
+from ingest.base.reader import Reader, clean
+from ingest.base.type_map import TypeMap
+from ingest.io import limits, reasons
 from ingest.io.encoding import BadLine, read_lines
-from ingest.io.report import NO_ID, NO_NAME, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource
+from ingest.readers import rdf_entities as known
 from ingest.readers.json_records import read_values
+from ingest.readers.signs import PREFIXES
 from pearl_qdrant.errors import FormatError
-from pearl_qdrant.records import LINKS_FIELD, Entity
+from pearl_qdrant.records import Entity
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-OBSOLETE = "obsolete"
-NOT_A_TERM = "not_a_term"
+T = TypeVar("T")
 
-_CURIE = re.compile(
-    r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
-)
-_BREAKS = re.compile(r"[\t\n\r ]+")
-
-
-def short_id(iri: str) -> str:
-    """The id of a term as OBO writes it: ``UO:0000001`` for ``http://purl.obolibrary.org/obo/UO_0000001``."""
-    match = _CURIE.fullmatch(iri) if "_" in iri else None
-    return f"{match[1]}:{match[2]}" if match else iri
-
-
-def clean(text: str) -> str:
-    """A name on one line, without space around it."""
-    is_uneven = "\n" in text or "\t" in text or "\r" in text or "  " in text
-    return _BREAKS.sub(" ", text).strip() if is_uneven else text.strip()
-
-
-@dataclass(slots=True)
-class Term:
-    """A term of an ontology: its id as OBO writes it, its names (the canonical one first), a namespace as last type,
-    its definition, direct parents, other ids that it had, ids in other bases, further fields, and the languages of
-    names.
-    """
-
-    id: str
-    names: Sequence[str]
-    namespace: str = ""
-    description: str | None = None
-    parents: Sequence[str] = ()
-    alt_ids: Iterable[str] = ()
-    xrefs: Iterable[str] = ()
-    extra: dict[str, str] = field(default_factory=dict)
-    languages: Mapping[str, str] = field(default_factory=dict)
-
-    def make_entity(self, tree: ClassGraph[str], type_map: TypeMap, report: ReadReport, *, links: bool) -> Entity:
-        """The entity; names beyond the limit are counted. `links` keeps the ids of the direct parents."""
-        parents = [parent for parent in dict.fromkeys(self.parents) if parent != self.id]
-        ancestors = [above for above in tree.walk_up(parents, limits.MAX_KB_TYPES)[0] if above != self.id]
-        kb_types = (*ancestors, self.namespace) if self.namespace else tuple(ancestors)
-        extra = dict(self.extra)
-        if alt_ids := dict.fromkeys([*self.alt_ids, *tree.replaced.get(self.id, ())]):
-            extra["alt_ids"] = "|".join(alt_ids)
-        if parents and links:
-            extra[LINKS_FIELD] = "|".join(parents)
-        if xrefs := "|".join(dict.fromkeys(self.xrefs)):
-            extra["xrefs"] = xrefs
-        names, types = list(dict.fromkeys(self.names)), type_map.map_types(kb_types)
-        return report.make_entity(self.id, names, kb_types, types, self.description, extra, None, self.languages)
+_PROFILE = known.profiles()["ontology"]
+_DEFINITION, _ALTERNATIVE = known.expand(("obo:IAO_0000115", "obo:IAO_0000118"))
+(_REPLACED_BY,) = known.expand(("obo:IAO_0100001",))
+_SYNONYM_OF = {scope: name for name, scope in reversed([*_PROFILE.aliases.items()]) if scope}
 
 
 class OntologyReader(Reader):
-    """What the readers of OBO and of OBO Graph JSON share: the files, and the scopes of the synonyms that are names."""
+    """What the readers of OBO and of OBO Graph JSON share: the files, and how statements become entities."""
 
     def __init__(self, paths: Sequence[PathLike], options: ReadOptions, type_map: TypeMap | None = None) -> None:
         """Open the files; ``-`` is standard input. Raises FormatError as `open_sources`."""
         super().__init__(type_map=type_map, limit=options.limit)
-        self.scopes, self._links = frozenset(options.scopes or ("EXACT",)), options.links
-        self._tree: ClassGraph[str] | None = None
+        self._options = options
+        self._known: known.Vocabulary | None = None
         self.sources = tuple(map(self.as_text, self.open_sources(paths)))
 
     @abstractmethod
-    def read_tree(self) -> ClassGraph[str]:
-        """Ancestors and replaced ids of all files."""
+    def read_facts(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[str, list[known.Fact]]]:
+        """The id of each term of a file and what is said of it, at the report's `place`; of an obsolete one no more
+        than that, and what replaces it. Raises as `read`.
+        """
 
-    @abstractmethod
-    def read_terms(self, source: ByteSource, tree: ClassGraph[str], report: ReadReport) -> Iterator[Term | None]:
-        """The terms of a file; None for one that is bad or excluded, which is counted. Raises as `read`."""
+    def read_tree(self, source: ByteSource, found: known.Vocabulary) -> None:
+        """Take what is above the terms of a file, and what replaces them."""
+        for term, facts in self.read_facts(source, ReadReport(max_errors=None)):
+            _add_to_tree(found, term, facts)
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
-        tree = self._tree = self._tree or self.read_tree()
+        if self._known is None:
+            found = known.Vocabulary()
+            for source in self.sources:
+                self.read_tree(source, found)
+            found.profile, self._known = _PROFILE, found
+            found.tree.finish()
+        maker = known.EntityMaker(self._known, self._options, type_map=self.type_map, report=report)
         for source in self.sources:
-            for term in self.read_terms(source, tree, report):
-                if term is not None:
-                    yield term.make_entity(tree, self.type_map, report, links=self._links)
+            for term, facts in self.read_facts(source, report):
+                if not any(fact[0] == known.LABEL and fact[1] for fact in facts):  # a synonym is not the name
+                    facts = [fact for fact in facts if fact[0] not in _PROFILE.aliases]
+                entity = maker.make(term, facts)
+                if entity is not None:
+                    yield entity
 
 
-BAD_SYNONYM = "bad_synonym"
-MALFORMED_LINE = "malformed_line"
+def _add_to_tree(found: known.Vocabulary, term: str, facts: Sequence[known.Fact]) -> None:
+    for name, value, _, _ in facts:
+        if name == known.SUBCLASS_OF and (above := known.type_name(value)):
+            found.tree.add(term, above)
+        elif name == _REPLACED_BY:
+            found.tree.replace(term, known.entity_id(value))
+
 
 _TERM = "Term"
-_OLD_SYNONYMS = {f"{scope.lower()}_synonym": scope for scope in SCOPES}
-_TREE_TAGS = frozenset({"id", "is_a", "is_obsolete", "replaced_by"})
-_TAGS = frozenset(
-    {"id", "name", "namespace", "default-namespace", "alt_id", "def", "synonym", "xref", "is_a", "is_obsolete"}
-    | set(_OLD_SYNONYMS)
-)
+_SYNONYMS: dict[str, str] = {"synonym": "", **{f"{scope.lower()}_synonym": scope for scope in SCOPES}}
 _MAX_BRACES = 8
 _MAX_MODIFIERS = 1 << 16  # characters; real ones have about a hundred
 _COMMENT = re.compile(r"\s!(?:\s|$)")
@@ -143,79 +111,44 @@ class Stanza:
 class OboReader(OntologyReader):
     """An ontology in one or several OBO files; a `Reader`. A row of its report is a stanza."""
 
-    def read_tree(self) -> ClassGraph[str]:
-        tree = ClassGraph[str]()
-        for source in self.sources:
-            for stanza in read_stanzas(source, _TREE_TAGS, ReadReport(max_errors=None)):
-                if stanza.kind == _TERM:
-                    term_id = next((first_id(value) for _, tag, value in stanza.tags if tag == "id"), "")
-                    is_gone = _is_obsolete(stanza)
-                    for _, tag, value in stanza.tags:
-                        if tag == "is_a" and not is_gone and (parent := first_id(value)):
-                            tree.add(term_id, parent)
-                        elif tag == "replaced_by" and is_gone and term_id:
-                            tree.replace(term_id, first_id(value))
-        return tree.finish()
-
-    def read_terms(self, source: ByteSource, tree: ClassGraph[str], report: ReadReport) -> Iterator[Term | None]:
+    def read_facts(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[str, list[known.Fact]]]:
         namespace, n_terms = "", 0
-        for stanza in read_stanzas(source, _TAGS, report):
+        for stanza in read_stanzas(source, _TREE_TAGS if self._known is None else _TAGS, report):
             if not stanza.kind:
                 namespace = next((plain_value(v) for _, tag, v in stanza.tags if tag == "default-namespace"), "")
                 continue
             report.rows += 1
             if stanza.kind != _TERM:
-                report.filter_out(NOT_A_TERM)
+                report.filter_out(reasons.NOT_A_TERM)
                 continue
             n_terms += 1
             report.place = source.path, stanza.line
-            yield self._parse_term(source.path, stanza, namespace, report)
+            term = next((first_id(value) for _, tag, value in stanza.tags if tag == "id"), "")
+            if term:
+                yield term, self._facts_of(source.path, stanza, namespace, report)
+            else:
+                report.skip_here(reasons.NO_ID, f"[{stanza.kind}]")
         if not n_terms:
             raise FormatError(source.path, None, "has no [Term] stanza. Is this an OBO file?")
         report.notes.append(f"{source.path}: OBO")
 
-    def _parse_term(self, path: str, stanza: Stanza, namespace: str, report: ReadReport) -> Term | None:
-        """The term of a stanza; None if it is bad or excluded, which is counted."""
-        values: dict[str, list[str]] = {}
-        for _, tag, value in stanza.tags:
-            values.setdefault(tag, []).append(value)
-        term_id = first_id(values.get("id", [""])[0])
-        if not term_id:
-            report.skip(NO_ID, path=path, line=stanza.line, text=f"[{stanza.kind}]")
-            return None
-        if _is_obsolete(stanza):
-            report.filter_out(OBSOLETE)
-            return None
-        names = [name for name in map(plain_value, values.get("name", ())) if name]
-        if not names:
-            report.filter_out(NO_NAME)
-            return None
-        names += self._read_synonyms(path, stanza, report)
-        definition = quoted_value(values["def"][0]) if "def" in values else None
-        return Term(
-            term_id,
-            names,
-            plain_value(values["namespace"][0]) if "namespace" in values else namespace,
-            (definition[0] or None) if definition else None,
-            [parent for parent in map(first_id, values.get("is_a", ())) if parent],
-            [other for other in map(first_id, values.get("alt_id", ())) if other],
-            [other for value in values.get("xref", ()) if (other := plain_value(value.partition(' "')[0]))],
-        )
-
-    def _read_synonyms(self, path: str, stanza: Stanza, report: ReadReport) -> Iterator[str]:
+    def _facts_of(self, path: str, stanza: Stanza, namespace: str, report: ReadReport) -> list[known.Fact]:
+        is_gone = any(tag == "is_obsolete" and known.is_true(first_id(value)) for _, tag, value in stanza.tags)
+        facts: list[known.Fact] = [(known.RDF_TYPE, known.CLASS, None, stanza.line)]
         for number, tag, value in stanza.tags:
-            if tag == "synonym" or tag in _OLD_SYNONYMS:
-                parsed = quoted_value(value)
-                if parsed is None:
-                    report.skip(BAD_SYNONYM, path=path, line=number, text=f"{tag}: {value}")
+            if tag in _SYNONYMS and not is_gone:
+                if (parsed := quoted_value(value)) is None:
+                    report.skip(reasons.BAD_SYNONYM, path=path, line=number, text=f"{tag}: {value}")
                     continue
-                text, rest = parsed
-                given = rest.split(None, 1)[0] if rest.strip() else ""
-                scope = _OLD_SYNONYMS.get(tag) or (given if given in SCOPES else "RELATED")
-                if scope not in self.scopes:
-                    report.filter_out(f"{scope.lower()}_synonym")
-                elif text:
-                    yield text
+                given = parsed[1].split(None, 1)[0] if parsed[1].strip() else ""
+                scope = _SYNONYMS[tag] or (given if given in SCOPES else "RELATED")
+                facts.append((_SYNONYM_OF[scope], parsed[0], "", number))
+            elif tag in _PROPERTIES and is_gone == (tag in ("is_obsolete", "replaced_by")):
+                name, read, language = _PROPERTIES[tag]
+                facts.append((name, read(value), language, number))
+        if namespace and not any(fact[0] == known.NAMESPACE for fact in facts):
+            facts.append((known.NAMESPACE, namespace, "", stanza.line))
+        return facts
 
 
 def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport) -> Iterator[Stanza]:
@@ -238,11 +171,11 @@ def read_stanzas(source: ByteSource, wanted: frozenset[str], report: ReadReport)
         if not colon:
             if not is_begun:
                 raise FormatError(source.path, number, "is neither 'tag: value' nor '[Term]'. Is this an OBO file?")
-            report.skip(MALFORMED_LINE, path=source.path, line=number, text=line)
+            report.skip(reasons.MALFORMED_LINE, path=source.path, line=number, text=line)
         elif len(stanza.tags) < limits.MAX_ROWS:
             stanza.tags.append((number, tag, value.strip()))
         else:
-            report.skip(TOO_MANY_ROWS, path=source.path, line=number, text=line)
+            report.skip(reasons.TOO_MANY_ROWS, path=source.path, line=number, text=line)
         is_begun = True
     yield stanza
 
@@ -269,10 +202,6 @@ def _whole_lines(source: ByteSource, report: ReadReport) -> Iterator[tuple[int, 
         yield first, "".join(parts)
 
 
-def _is_obsolete(stanza: Stanza) -> bool:
-    return any(tag == "is_obsolete" and first_id(value).lower() == "true" for _, tag, value in stanza.tags)
-
-
 def plain_value(value: str) -> str:
     """A value without quotes: comment and modifiers removed, unescaped, on one line."""
     if " !" in value or "\t!" in value:
@@ -285,7 +214,7 @@ def plain_value(value: str) -> str:
 def first_id(value: str) -> str:
     """The id that a value begins with; a comment or modifiers may follow without a space."""
     match = _ID.match(value)
-    return short_id(_unescape(match[0])) if match else ""
+    return known.short_id(_unescape(match[0])) if match else ""
 
 
 def quoted_value(value: str) -> tuple[str, str] | None:
@@ -317,11 +246,21 @@ def _cut_modifiers(value: str) -> str:
     return value
 
 
-_IN_OBO = "http://www.geneontology.org/formats/oboInOwl#"
-_NAMESPACE, _ALT_ID = _IN_OBO + "hasOBONamespace", _IN_OBO + "hasAlternativeId"
-_REPLACED_BY = ("http://purl.obolibrary.org/obo/IAO_0100001", "IAO:0100001")
-_ALTERNATIVE = ("http://purl.obolibrary.org/obo/IAO_0000118", "IAO:0000118")
-_SCOPE_OF = {f"has{scope.title()}Synonym": scope for scope in SCOPES}
+_PROPERTIES: dict[str, tuple[str, Callable[[str], str], str | None]] = {
+    "name": (known.LABEL, plain_value, ""),
+    "namespace": (known.NAMESPACE, plain_value, ""),
+    "def": (_DEFINITION, lambda value: (quoted_value(value) or ("", ""))[0], ""),
+    "alt_id": (known.ALT_ID, first_id, ""),
+    "xref": (known.XREF, lambda value: plain_value(value.partition(' "')[0]), ""),
+    "is_a": (known.SUBCLASS_OF, first_id, None),
+    "is_obsolete": (known.DEPRECATED, first_id, ""),
+    "replaced_by": (_REPLACED_BY, first_id, None),
+}
+"""By tag, the property that OWL has for it, what reads its value, and the language of that, None for an id."""
+
+_TREE_TAGS = frozenset(("id", "is_a", "is_obsolete", "replaced_by"))
+_TAGS = frozenset(("id", "default-namespace", *_SYNONYMS, *_PROPERTIES))
+
 
 # A graph may also have no document around it.
 _NODES, _EDGES = ("graphs.item.nodes.item", "nodes.item"), ("graphs.item.edges.item", "edges.item")
@@ -332,93 +271,75 @@ class OboGraphReader(OntologyReader):
 
     _kinds = ("",)  # of nodes that are terms; early files do not tell
 
-    def read_tree(self) -> ClassGraph[str]:
-        tree = ClassGraph[str]()
-        for source in self.sources:
-            for _, path, _, found in read_values(source, *_NODES, *_EDGES):
-                if path in _EDGES:
-                    child, parent = _id(found, "sub"), _id(found, "obj")
-                    if child and parent and _text(found, "pred") in ("is_a", "subClassOf"):
-                        tree.add(child, parent)
-                    continue
-                if _text(found, "type") == "CLASS":
-                    self._kinds = ("CLASS",)
-                old = _id(found, "id")
-                if old and (meta := _map(found, "meta")).get("deprecated") is True:
-                    for new in _values(meta, "basicPropertyValues", *_REPLACED_BY):
-                        tree.replace(old, short_id(new))
-        return tree.finish()
+    def read_tree(self, source: ByteSource, found: known.Vocabulary) -> None:
+        for line, path, _, one in read_values(source, *_NODES, *_EDGES):
+            term = _id(one, "sub" if path in _EDGES else "id")
+            if path in _EDGES:
+                parent = _id(one, "obj")
+                if term and parent and _text(one, "pred") in ("is_a", "subClassOf"):
+                    found.tree.add(term, parent)
+                continue
+            if _text(one, "type") == "CLASS":
+                self._kinds = ("CLASS",)
+            if term and _get(one, "meta", dict).get("deprecated") is True:
+                _add_to_tree(found, term, self._facts_of(term, one, line))
 
-    def read_terms(self, source: ByteSource, tree: ClassGraph[str], report: ReadReport) -> Iterator[Term | None]:
+    def read_facts(self, source: ByteSource, report: ReadReport) -> Iterator[tuple[str, list[known.Fact]]]:
         n_before = report.rows
         for line, _, _, node in read_values(source, *_NODES):
             report.rows += 1
             report.place = source.path, line
-            yield self._parse_node(node, tree, report)
+            term = known.short_id(_text(node, "id"))
+            if not term:
+                report.skip_here(reasons.NO_ID, str(node)[:200])
+            elif "\0" in term or "\0" in _text(node, "lbl"):
+                report.skip_here(reasons.NUL_CHARACTER, term)
+            elif _text(node, "type") not in self._kinds:
+                report.filter_out(reasons.NOT_A_TERM)
+            else:
+                yield term, self._facts_of(term, node, line)
         if report.rows == n_before:
             raise FormatError(source.path, None, "has no nodes. Is this OBO Graph JSON?")
         report.notes.append(f"{source.path}: OBO Graph JSON")
 
-    def _parse_node(self, node: Any, tree: ClassGraph[str], report: ReadReport) -> Term | None:
-        """The term of a node; None if it is bad or excluded, which is counted."""
-        node_id, meta = short_id(_text(node, "id")), _map(node, "meta")
-        name = clean(_text(node, "lbl"))
-        if not node_id:
-            report.skip_here(NO_ID, str(node)[:200])
-        elif "\0" in node_id or "\0" in name:
-            report.skip_here(NUL_CHARACTER, node_id)
-        elif _text(node, "type") not in self._kinds:
-            report.filter_out(NOT_A_TERM)
-        elif meta.get("deprecated") is True:
-            report.filter_out(OBSOLETE)
-        elif not name:
-            report.filter_out(NO_NAME)
+    def _facts_of(self, term: str, node: dict[str, Any], line: int) -> list[known.Fact]:
+        meta = _get(node, "meta", dict)
+        values = [(_full(_text(one, "pred")), _value(one)) for one in _get(meta, "basicPropertyValues", list)]
+        facts: list[tuple[str, str]] = [(known.RDF_TYPE, known.CLASS)]
+        if meta.get("deprecated") is True:
+            facts += [(known.DEPRECATED, "true"), *((name, value) for name, value in values if name == _REPLACED_BY)]
         else:
-            names = [name, *self._read_synonyms(meta, report), *_values(meta, "basicPropertyValues", *_ALTERNATIVE)]
-            return Term(
-                node_id,
-                [name for name in names if name and "\0" not in name],
-                next(_values(meta, "basicPropertyValues", _NAMESPACE), ""),
-                clean(_text(meta.get("definition"), "val")).replace("\0", "") or None,
-                tree.parents(node_id),
-                map(short_id, _values(meta, "basicPropertyValues", _ALT_ID)),
-                _values(meta, "xrefs"),
-            )
-        return None
-
-    def _read_synonyms(self, meta: dict[str, Any], report: ReadReport) -> Iterator[str]:
-        for pred in dict.fromkeys(_text(one, "pred") for one in _list(meta, "synonyms")):
-            scope = _SCOPE_OF.get(pred.rpartition("#")[2], "RELATED")
-            found = list(_values(meta, "synonyms", pred))
-            if scope in self.scopes:
-                yield from found
-            else:
-                report.filter_out(f"{scope.lower()}_synonym", len(found))
+            facts += [(known.LABEL, clean(_text(node, "lbl"))), (_DEFINITION, _value(meta.get("definition")))]
+            facts += [(known.SUBCLASS_OF, parent) for parent in self._known.tree.parents(term)] if self._known else []
+            for one in _get(meta, "synonyms", list):
+                name = known.expand((f"oboInOwl:{_text(one, 'pred').rpartition('#')[2]}",))[0]
+                facts.append((name if name in _PROFILE.aliases else _SYNONYM_OF["RELATED"], _value(one)))
+            facts += [one for one in values if one[0] in (_ALTERNATIVE, known.NAMESPACE, known.ALT_ID)]
+            facts += [(known.XREF, _value(one)) for one in _get(meta, "xrefs", list)]
+        is_link = (known.SUBCLASS_OF, _REPLACED_BY)
+        return [(name, value, None if name in is_link else "", line) for name, value in facts if value]
 
 
-def _map(found: Any, key: str) -> dict[str, Any]:
+def _get(found: Any, key: str, kind: type[T]) -> T:
+    """The value of an object if it is of this kind; an empty one if not."""
     value = found.get(key) if isinstance(found, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def _list(found: dict[str, Any], key: str) -> list[Any]:
-    value = found.get(key)
-    return value if isinstance(value, list) else []
+    return value if isinstance(value, kind) else kind()
 
 
 def _text(found: Any, key: str) -> str:
-    value = found.get(key) if isinstance(found, dict) else None
-    return value if isinstance(value, str) else ""
+    return _get(found, key, str)
 
 
 def _id(found: Any, key: str) -> str:
     """An id of an edge or node; "" for none, or one with NUL, whose node is skipped and counted."""
     text = _text(found, key)
-    return "" if "\0" in text else short_id(text)
+    return "" if "\0" in text else known.short_id(text)
 
 
-def _values(meta: dict[str, Any], key: str, *predicates: str) -> Iterator[str]:
-    """Values of a list of a node, those with one of the predicates if there are any."""
-    for one in _list(meta, key):
-        if (not predicates or _text(one, "pred") in predicates) and (value := clean(_text(one, "val"))):
-            yield value.replace("\0", "")
+def _value(found: Any) -> str:
+    return clean(_text(found, "val")).replace("\0", "")
+
+
+def _full(name: str) -> str:
+    """The IRI of a property, which may be written as an id of OBO."""
+    return PREFIXES["obo"] + name.replace(":", "_") if name.startswith("IAO:") else name

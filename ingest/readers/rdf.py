@@ -34,9 +34,9 @@ from pyoxigraph import Literal, NamedNode, Quad
 from ingest.base.format import PathLike, ReadOptions
 from ingest.base.reader import Hashes, Reader, RowStore, store_scattered
 from ingest.base.type_map import TypeMap
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import HEAD_BYTES, BadLine, Utf8Source, byte_lines, check_encoding, check_is_text, describe_text
-from ingest.io.report import INVALID_UTF8, NUL_CHARACTER, TOO_MANY_ROWS, ReadReport
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource, list_inputs
 from ingest.readers import rdf_entities as known
 from ingest.readers.json_records import is_lines
@@ -44,8 +44,6 @@ from ingest.readers.signs import JSON_LD, N_TRIPLES, PREFIXES, RDF_ENDING, RDF_X
 from ingest.readers.wikidata import ClassTypeFinder, check_languages, class_numbers
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import Entity
-
-BLANK_NODE = "blank_node"
 
 Run = tuple[str, list[known.Fact]]  # a subject and what is said of it in one place
 
@@ -63,7 +61,6 @@ class RdfReader(Reader):
         """
         super().__init__(type_map=type_map, limit=options.limit)
         self._options = options
-        self._scopes = frozenset(options.scopes or ("EXACT",))
         check_languages(options.languages)
         given = options.label_properties, options.alias_properties, options.type_properties
         self._added = [known.expand(names) for names in given]
@@ -82,8 +79,7 @@ class RdfReader(Reader):
 
     def read_rows(self, report: ReadReport) -> Iterator[Entity]:
         vocabulary = self._find_vocabulary()
-        kind = known.ItemMaker if vocabulary.profile.is_items else known.EntityMaker
-        maker = kind(vocabulary, self._options, self._scopes, type_map=self.type_map, report=report)
+        maker = known.EntityMaker(vocabulary, self._options, type_map=self.type_map, report=report)
         report.notes.extend(f"{source.path}: {syntax}, {maker.profile.title}" for source, syntax in self._files)
         try:
             yield from self._read_entities(maker, report)
@@ -175,7 +171,7 @@ class RdfReader(Reader):
                 report.place = path, facts[0][3]
             for fact in facts:
                 if len(joined) >= limits.MAX_ROWS:
-                    report.skip(TOO_MANY_ROWS, path=path, line=fact[3], text=f"{subject} {fact[1]}")
+                    report.skip(reasons.TOO_MANY_ROWS, path=path, line=fact[3], text=f"{subject} {fact[1]}")
                 else:
                     joined.append(fact)
         return joined
@@ -197,7 +193,7 @@ def _read_runs(
         node, target = quad.subject, quad.object
         if type(node) is not NamedNode:
             if predicate == known.LABEL:
-                report.filter_out(BLANK_NODE)
+                report.filter_out(reasons.BLANK_NODE)
             continue
         if not isinstance(target, (NamedNode, Literal)):
             continue
@@ -212,9 +208,9 @@ def _read_runs(
                 yield last, facts
             last, facts = subject, []
         if "\0" in text or "\0" in subject:
-            report.skip(NUL_CHARACTER, path=source.path, line=line, text=f"{subject} {text}")
+            report.skip(reasons.NUL_CHARACTER, path=source.path, line=line, text=f"{subject} {text}")
         elif len(facts) >= limits.MAX_ROWS:
-            report.skip(TOO_MANY_ROWS, path=source.path, line=line, text=f"{subject} {text}")
+            report.skip(reasons.TOO_MANY_ROWS, path=source.path, line=line, text=f"{subject} {text}")
         else:
             facts.append((predicate, text, language, line))
     if facts:
@@ -223,8 +219,6 @@ def _read_runs(
 
 # Syntaxes
 
-BAD_TRIPLE = "bad_triple"
-ROW_ABOUT_A_ROW = "row_about_a_row"
 
 MAX_STATEMENT_BYTES = 1 << 22  # bytes without the end of a statement, such as a literal without its closing quote
 MAX_NESTING = 10_000  # elements of XML within one another; the parser's time grows with the square
@@ -273,7 +267,7 @@ def _read_documents(source: ByteSource, report: ReadReport) -> Iterator[tuple[Qu
             except SyntaxError as error:
                 if "LoadDocumentCallback" in str(error.msg):
                     raise FormatError(source.path, number, _REMOTE) from error
-                report.skip(BAD_TRIPLE, path=source.path, line=number, text=line.decode("utf-8", "replace"))
+                report.skip(reasons.BAD_TRIPLE, path=source.path, line=number, text=line.decode("utf-8", "replace"))
             else:
                 yield from ((quad, number) for quad in found)
 
@@ -303,16 +297,16 @@ def _parse_batch(batch: list[tuple[int, bytes | BadLine]], path: str, report: Re
             report.rows += 1
             report.skip(line.reason, path=path, line=number, text=line.text)
         elif (row := line.strip())[:1] not in (b"", b"#"):
-            reason = NUL_CHARACTER if b"\0" in line else None
+            reason = reasons.NUL_CHARACTER if b"\0" in line else None
             if reason is None and (quads := _parse(line)):
                 yield from ((quad, number) for quad in quads)
             elif row.startswith(b"<<"):
-                report.filter_out(ROW_ABOUT_A_ROW)
+                report.filter_out(reasons.ROW_ABOUT_A_ROW)
             else:
                 text_of_line = line.decode("utf-8", "replace")
                 is_damaged = "\ufffd" in text_of_line and "\ufffd".encode() not in line
                 report.rows += 1
-                reason = reason or (INVALID_UTF8 if is_damaged else BAD_TRIPLE)
+                reason = reason or (reasons.INVALID_UTF8 if is_damaged else reasons.BAD_TRIPLE)
                 report.skip(reason, path=path, line=number, text=text_of_line)
 
 

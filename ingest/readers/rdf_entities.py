@@ -8,30 +8,33 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
-from pyoxigraph import Quad
 
 from ingest.base.format import ReadOptions
 from ingest.base.languages import language_code
-from ingest.base.reader import HashSet
+from ingest.base.reader import HashSet, clean
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
-from ingest.io import limits
-from ingest.io.report import NO_NAME, OTHER_LANGUAGE, ReadReport
-from ingest.readers.ontology import NOT_A_TERM, OBSOLETE, Term, clean, short_id
+from ingest.io import limits, reasons
+from ingest.io.report import ReadReport
 from ingest.readers.signs import PREFIXES, VOCABULARIES
-from ingest.readers.wikidata import (
-    FALLBACK,
-    MULTILINGUAL,
-    NO_LABEL,
-    NOT_AN_ITEM,
-    OTHER_CLASS,
-    ClassTypeFinder,
-    ClassTypes,
-    check_languages,
-    item_number,
-)
+from ingest.readers.wikidata import FALLBACK, MULTILINGUAL, ClassTypeFinder, ClassTypes, check_languages, item_number
 from pearl_qdrant.records import LINKS_FIELD, Entity
+
+if TYPE_CHECKING:
+    from pyoxigraph import Quad
+
+
+_CURIE = re.compile(
+    r"https?://(?:purl\.obolibrary\.org/obo|www\.ebi\.ac\.uk/efo|www\.orpha\.net/ORDO)/([A-Za-z]\w*)_([0-9A-Za-z]+)"
+)
+
+
+def short_id(iri: str) -> str:
+    """The id of a term as OBO writes it: ``UO:0000001`` for ``http://purl.obolibrary.org/obo/UO_0000001``."""
+    match = _CURIE.fullmatch(iri) if "_" in iri else None
+    return f"{match[1]}:{match[2]}" if match else iri
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
@@ -56,6 +59,7 @@ ALT_ID, XREF, NAMESPACE = expand(f"oboInOwl:{name}" for name in ("hasAlternative
 BASE = "file:///"  # before a relative IRI; it is removed from ids again
 _TERMS = {what: expand(names.split()) for what, names in VOCABULARIES["terms"].items()}
 REPLACED_BY, SAME_AS = frozenset(_TERMS["replaced_by"]), frozenset(_TERMS["same_as"])
+CLASS = _TERMS["classes"][0]
 CLASSES, PROPERTIES = frozenset(_TERMS["classes"]), frozenset(_TERMS["properties"])
 NO_ENTITIES = frozenset(_TERMS["no_entities"])
 """Classes of what organises a vocabulary and is not in it."""
@@ -159,8 +163,6 @@ def _decode(match: re.Match[str]) -> str:
     code = int(match[1], 16)
     return chr(code) if 0x20 <= code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF else match[0]
 
-
-GENERIC_INSTANCE = "generic_instance"
 
 Fact = tuple[str, str, str | None, int]
 """A statement without its subject: predicate, value, language in lower case, line. The language is "" for a literal
@@ -292,18 +294,10 @@ def is_true(value: str) -> bool:
 class EntityMaker:
     """Makes entities from statements. Those that exclude a subject are counted in the report."""
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        options: ReadOptions,
-        scopes: frozenset[str],
-        *,
-        type_map: TypeMap,
-        report: ReadReport,
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, options: ReadOptions, *, type_map: TypeMap, report: ReadReport) -> None:
         self.profile = profile = vocabulary.profile
         self._known, self._report, self._type_map = vocabulary, report, type_map
-        self._scopes, self._links, self._classes = scopes, options.links, options.classes
+        self._scopes, self._links, self._classes = options.scopes or ("EXACT",), options.links, options.classes
         languages = check_languages(options.languages)
         self._takes_all = not _ALL_LANGUAGES.isdisjoint(languages)
         self._languages = [language for language in languages if language not in _ALL_LANGUAGES] or ["en"]
@@ -324,7 +318,7 @@ class EntityMaker:
             names, languages, description = self._find_names(identity, facts)
             if names:
                 return self._make_entity(identity, facts, names, languages, description)
-            reason = NO_LABEL if self.profile.is_items else NO_NAME
+            reason = reasons.NO_LABEL if self.profile.is_items else reasons.NO_NAME
             if not any(fact[0] in self._slots or fact[0] in self._type_properties for fact in facts):
                 return None  # something only says what is above it
         self._report.filter_out(reason)
@@ -338,18 +332,20 @@ class EntityMaker:
 
     def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
         """Why a subject is no entity, or None."""
+        if self.profile.is_items:
+            return self._find_classes(facts).reason if item_number(identity) else reasons.NOT_AN_ITEM
         if any(fact[0] == DEPRECATED and is_true(fact[1]) for fact in facts):
-            return OBSOLETE
+            return reasons.OBSOLETE
         classes = {fact[1] for fact in facts if fact[0] == RDF_TYPE}
         if not NO_ENTITIES.isdisjoint(classes):
-            return NOT_A_TERM
+            return reasons.NOT_A_TERM
         is_class = not CLASSES.isdisjoint(classes)
         if self.profile.is_ontology:
-            return NOT_A_TERM if self._known.has_classes and not is_class else None
+            return reasons.NOT_A_TERM if self._known.has_classes and not is_class else None
         if identity.endswith(_GENERIC) or any(fact[1] == _GENERIC_LABEL for fact in facts):
-            return GENERIC_INSTANCE
+            return reasons.GENERIC_INSTANCE
         is_structure = is_class or not PROPERTIES.isdisjoint(classes)
-        return NOT_A_TERM if is_structure and CONCEPT not in classes else None
+        return reasons.NOT_A_TERM if is_structure and CONCEPT not in classes else None
 
     def _find_names(self, identity: str, facts: Sequence[Fact]) -> tuple[list[str], dict[str, str], str | None]:
         """All names, the canonical one first, their languages, and the description; no names if there is none."""
@@ -363,7 +359,7 @@ class EntityMaker:
         taken = [one for one in (*labels, *aliases) if one[4] or one[3] == language]
         n_other = len(labels) + len(aliases) - len(taken)
         if n_other:
-            self._report.filter_out(OTHER_LANGUAGE, n_other)
+            self._report.filter_out(reasons.OTHER_LANGUAGE, n_other)
         about = next((one[5] for one in abouts if one[4] or one[3] == language), None)
         if chosen is not None:
             self._n_foreign += not chosen[4] and self.profile.other_languages
@@ -392,7 +388,7 @@ class EntityMaker:
                     sorted_by = text if is_by_text and slot[0] == _LABEL else ""
                     texts[slot[0]].append((rank[0], slot[1], sorted_by, language, rank[1], text))
                 elif slot[0] != _ABOUT:
-                    self._report.filter_out(OTHER_LANGUAGE)
+                    self._report.filter_out(reasons.OTHER_LANGUAGE)
         for found in texts:
             if len(found) > 1:
                 found.sort(key=lambda one: one[:3])
@@ -424,6 +420,9 @@ class EntityMaker:
     ) -> Entity | None:
         """The entity, or None if it is of another class than the requested ones."""
         profile, tree = self.profile, self._known.tree
+        if profile.is_items:
+            found, make = self._find_classes(facts), self._report.make_entity
+            return make(identity, names, found.kb_types, found.types, description, languages=languages)
         extra = _find_extra(facts)
         above = [
             type_name(fact[1])
@@ -434,27 +433,40 @@ class EntityMaker:
         parents = [parent for parent in dict.fromkeys(above) if parent and parent != identity]
         if profile.children:  # what is above may say so itself
             parents += [parent for parent in tree.parents(identity) if parent not in above and parent != identity]
+        alt_ids = list(tree.replaced.get(identity, ()))
         if profile.is_ontology:
-            term = Term(identity, names, "", description, parents, extra=extra, languages=languages)
-            term.namespace = next((fact[1] for fact in facts if fact[0] == NAMESPACE), "")
-            term.alt_ids = [short_id(fact[1]) for fact in facts if fact[0] == ALT_ID]
-            term.xrefs = [short_id(fact[1]) for fact in facts if fact[0] == XREF]
-            entity = term.make_entity(tree, self._type_map, self._report, links=self._links)
+            values = {
+                name: [fact[1] for fact in facts if fact[0] == name and fact[1]] for name in (NAMESPACE, ALT_ID, XREF)
+            }
+            kb_types = tuple(name for name in tree.walk_up(parents, limits.MAX_KB_TYPES)[0] if name != identity)
+            kb_types = (*kb_types, *values[NAMESPACE][:1])
+            types = self._type_map.map_types(kb_types)
+            alt_ids = [*map(short_id, values[ALT_ID]), *alt_ids]
         else:
             own = [fact[1] if fact[2] is not None else type_name(fact[1]) for fact in facts if fact[0] in profile.types]
-            all_types = tuple(dict.fromkeys(filter(None, (*own, *parents))))
-            kb_types, types = self._known_types(all_types)
-            if identity in kb_types:
-                kb_types = tuple(name for name in kb_types if name != identity)
-            if parents and self._links:
-                extra[LINKS_FIELD] = "|".join(parents)
-            if gone := tree.replaced.get(identity):
-                extra["alt_ids"] = "|".join(gone)
-            entity = self._report.make_entity(identity, names, kb_types, types, description, extra, languages=languages)
+            kb_types, types = self._known_types(tuple(dict.fromkeys(filter(None, (*own, *parents)))))
+            kb_types = tuple(name for name in kb_types if name != identity) if identity in kb_types else kb_types
+        if alt_ids:
+            extra["alt_ids"] = "|".join(dict.fromkeys(alt_ids))
+        if parents and self._links:
+            extra[LINKS_FIELD] = "|".join(parents)
+        if profile.is_ontology and values[XREF]:
+            extra["xrefs"] = "|".join(dict.fromkeys(map(short_id, values[XREF])))
+        entity = self._report.make_entity(identity, names, kb_types, types, description, extra, languages=languages)
         if self._classes and set(self._classes).isdisjoint((identity, *entity.kb_types)):
-            self._report.filter_out(OTHER_CLASS)
+            self._report.filter_out(reasons.OTHER_CLASS)
             return None
         return entity
+
+    def _find_classes(self, facts: Sequence[Fact]) -> ClassTypes:
+        """What the classes tell that an item of Wikidata is an instance of, or a subclass of; as from its JSON dump."""
+        numbers = [
+            dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
+            for name in (WIKIDATA_TYPE, WIKIDATA_PARENT)
+        ]
+        instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
+        assert self._known.finder is not None, "the first pass makes it for Wikidata"
+        return self._known.finder.find(instance_of, subclass_of)
 
     def _find_types(self, own: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Native types with those above them, and coarse types."""
@@ -485,33 +497,3 @@ def _find_extra(facts: Sequence[Fact]) -> dict[str, str]:
         elif predicate == NOTATION and (text := clean(value)):
             extra["notation"] = f"{extra['notation']}|{text}" if "notation" in extra else text
     return extra
-
-
-class ItemMaker(EntityMaker):
-    """Makes entities from the statements of Wikidata, as from its JSON dump."""
-
-    def _find_reason(self, identity: str, facts: Sequence[Fact]) -> str | None:
-        if not item_number(identity):
-            return NOT_AN_ITEM
-        return self._find_classes(facts).reason
-
-    def _make_entity(
-        self,
-        identity: str,
-        facts: Sequence[Fact],
-        names: Sequence[str],
-        languages: Mapping[str, str],
-        description: str | None,
-    ) -> Entity | None:
-        types = self._find_classes(facts)
-        return self._report.make_entity(identity, names, types.kb_types, types.types, description, languages=languages)
-
-    def _find_classes(self, facts: Sequence[Fact]) -> ClassTypes:
-        """What the classes tell that an item is an instance of, or a subclass of."""
-        numbers = [
-            dict.fromkeys(item_number(entity_id(fact[1])) for fact in facts if fact[0] == name and fact[2] is None)
-            for name in (WIKIDATA_TYPE, WIKIDATA_PARENT)
-        ]
-        instance_of, subclass_of = (tuple(filter(None, found)) for found in numbers)
-        assert self._known.finder is not None, "the first pass makes it for Wikidata"
-        return self._known.finder.find(instance_of, subclass_of)

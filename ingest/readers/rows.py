@@ -19,36 +19,20 @@ from typing import Any
 from ingest.base.format import ALIAS, DESCRIPTION, NAME, SKIP, TAGGED_NAME, TYPE, Shape
 from ingest.base.languages import language_code
 from ingest.base.reader import HashSet, RowStore
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import BadLine
-from ingest.io.report import (
-    INVALID_UTF8,
-    LINE_TOO_LONG,
-    NO_ID,
-    NO_NAME,
-    NUL_CHARACTER,
-    OTHER_LANGUAGE,
-    TOO_FEW_COLUMNS,
-    TOO_MANY_COLUMNS,
-    ReadReport,
-    ReadWarning,
-    make_excerpt,
-)
+from ingest.io.report import ReadReport, ReadWarning, make_excerpt
 from ingest.readers.columns import INDENT, Layout, Table, is_indented
-from ingest.readers.delimited import COMMENT
 from ingest.readers.headers import names_in, shown
 from pearl_qdrant.cells import join_list, split_list
 from pearl_qdrant.records import Entity
-
-ABOUT = "line_about_the_table"
-OTHER_ROW = "other_row"  # a row that the layout of a known base leaves out, such as an inactive one
 
 Good = tuple[list[Any], str, str]  # a row, its id and its name
 
 TypesOf = Callable[[tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]]
 """From native types to these, bounded, and to the coarse ones."""
 
-_OF_FOOTERS = (TOO_FEW_COLUMNS, NO_NAME)
+_OF_FOOTERS = (reasons.TOO_FEW_COLUMNS, reasons.NO_NAME)
 _FOOTER = re.compile(r"\(\d+ rows?\)|[A-Z][A-Za-z]*(?: [A-Za-z]+)+: *\d[\d.:/ -]*")  # how many rows, or of when
 _TAG = re.compile(r"(.+?)\s*\(([^()]+)\)")
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9_-]+)?")  # of a language; GeoNames also has `iata`, `abbr` and others
@@ -103,7 +87,7 @@ class RowReader:
             if reason == "":  # a blank row
                 continue
             report.rows += 1
-            if reason in (COMMENT, ABOUT, OTHER_ROW):
+            if reason in (reasons.COMMENT, reasons.ABOUT, reasons.OTHER_ROW):
                 report.filter_out(reason)
             elif reason in _OF_FOOTERS and _FOOTER.fullmatch("".join(map(shown, row)).strip()):
                 self._last = reason, number, row
@@ -114,12 +98,12 @@ class RowReader:
                 if literal := self._literal(name):
                     name = literal[0]
                 if self._has_filter and not self._is_kept(row, id_):
-                    report.filter_out(OTHER_ROW)
+                    report.filter_out(reasons.OTHER_ROW)
                     continue
                 report.place = path, number
                 yield row, id_, name
         if self._last is not None:
-            report.filter_out(ABOUT)
+            report.filter_out(reasons.ABOUT)
             self._last = None
 
     def _checked(self, number: int, row: list[Any], n_cells: int) -> tuple[str, str, str | None]:
@@ -134,8 +118,8 @@ class RowReader:
             if not name and layout.alias_names:
                 name = next(filter(None, (read_name(row[i]) for i in layout.alias_names)), "")
             reason = self._find_fault(row, n_cells, id_, name)
-            is_number = reason == NO_ID and number == 1 and "".join(map(shown, row)).isdecimal()
-            return id_, name, ABOUT if is_number else reason  # the number of rows, as in YAGO 3
+            is_number = reason == reasons.NO_ID and number == 1 and "".join(map(shown, row)).isdecimal()
+            return id_, name, reasons.ABOUT if is_number else reason  # the number of rows, as in YAGO 3
         except NotTextError as error:
             return "", "", error.reason
 
@@ -151,18 +135,18 @@ class RowReader:
                 return ""
             is_short = n_cells <= max(self._layout.id, self._layout.name)
             if table.has_comments and is_short and str(row[0]).startswith("#"):
-                return COMMENT
+                return reasons.COMMENT
             if id_ and self._needed == self._layout.name:
-                return OTHER_ROW
-            return TOO_FEW_COLUMNS if is_short else NO_NAME if id_ else NO_ID
+                return reasons.OTHER_ROW
+            return reasons.TOO_FEW_COLUMNS if is_short else reasons.NO_NAME if id_ else reasons.NO_ID
         if table.is_typed:
             texts = [str(cell) for cell in row if isinstance(cell, (str, bytes, list, dict))]
             if any("\0" in text or "\\x00" in text for text in texts):
-                return NUL_CHARACTER
-            return LINE_TOO_LONG if sum(map(len, texts)) > limits.MAX_LINE_BYTES else None
+                return reasons.NUL_CHARACTER
+            return reasons.LINE_TOO_LONG if sum(map(len, texts)) > limits.MAX_LINE_BYTES else None
         # A separator inside a name shifts all that follows: types would become aliases.
         n_header = n_cells if table.header is None else len(table.header)
-        return TOO_MANY_COLUMNS if n_cells > n_header and any(map(_is_filled, row[n_header:])) else None
+        return reasons.TOO_MANY_COLUMNS if n_cells > n_header and any(map(_is_filled, row[n_header:])) else None
 
     def _taken(self, id_: str) -> str:
         match = self._take.fullmatch(id_) if self._take is not None else None
@@ -191,7 +175,7 @@ class RowReader:
             try:
                 entity = self._make_entity(row, id_, name)
             except (NotTextError, ValueError, RecursionError):
-                report.skip_here(NOT_TEXT, "\t".join(map(shown, row)))
+                report.skip_here(reasons.NOT_TEXT, "\t".join(map(shown, row)))
             else:
                 yield entity
         if self._n_bad_numbers:
@@ -260,7 +244,7 @@ class RowReader:
         for id_, facts in groupby(store.rows(), itemgetter(0)):
             entity = self._put_together(id_, islice(facts, limits.MAX_ROWS))
             if entity is None:
-                self._report.filter_out(NO_NAME)
+                self._report.filter_out(reasons.NO_NAME)
             else:
                 yield entity
 
@@ -286,9 +270,9 @@ class RowReader:
             language = language_code(language)
             place = _place(language, wanted or ["en"])
             if role == SKIP:
-                report.filter_out(OTHER_ROW)
+                report.filter_out(reasons.OTHER_ROW)
             elif wanted and language and role != TYPE and place == len(wanted):
-                report.filter_out(OTHER_LANGUAGE)
+                report.filter_out(reasons.OTHER_LANGUAGE)
             else:
                 is_preferred = marked_of(row) in preferred if preferred is not None else preferred_of(row) == "1"
                 rank = (_ROLES.get(role, 0), place, not is_preferred)
@@ -336,8 +320,6 @@ def _is_filled(cell: Any) -> bool:
     return bool(cell.strip() if isinstance(cell, str) else cell is not None and cell != [])
 
 
-NOT_TEXT = "not_text"
-
 BREAKS = re.compile(r"[\t\n\r]+")  # what becomes one space inside a cell
 LISTS = "lists"  # in place of a separator: cells are lists as JSON or Python write them
 ONE = "none"  # in place of a separator: a cell is one item, whatever is in it
@@ -358,7 +340,7 @@ _GROUPED = re.compile(r"\d{1,3}(?:[,  '’_]\d{3})+(?:\.\d+)?")
 class NotTextError(ValueError):
     """A list, an object, or bytes that are no text, stand where a text is expected."""
 
-    def __init__(self, reason: str = NOT_TEXT) -> None:
+    def __init__(self, reason: str = reasons.NOT_TEXT) -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -379,7 +361,7 @@ def text_of(value: Any) -> str:
         try:
             text = bytes(value).decode()
         except UnicodeDecodeError:
-            raise NotTextError(INVALID_UTF8) from None
+            raise NotTextError(reasons.INVALID_UTF8) from None
     elif isinstance(value, (list, tuple, dict, set)):
         raise NotTextError
     else:

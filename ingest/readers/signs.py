@@ -45,19 +45,21 @@ _FILES = re.compile(r"(?:MR|RXN)(CONSO|STY|DEF|RANK)\.RRF(?:\.(?:gz|bz2|xz|zst))
 UMLS_PACKED = re.compile(r"MRCONSO\.RRF\.[a-z]{2}(?:\.gz)?|.*\.nlm", re.IGNORECASE)
 _CUI = re.compile(r"C[0-9N][0-9]{5,}|[0-9]{1,8}")
 _TABLE_OF_WIDTH = {18: "MRCONSO", 6: "MRSTY", 8: "MRDEF"}
-_MESH_SETS = (b"<DescriptorRecordSet", b"<SupplementalRecordSet")
 _OBO_SIGN = re.compile(
     rb"^(?:format-version:[ \t]*1\.|(?:ontology|subsetdef|synonymtypedef|default-namespace):|\[Term\][ \t]*\r?$)",
     re.MULTILINE,
 )
 _OBO_LINE = re.compile(rb"[A-Za-z][\w-]*:(?:[ \t]|$)|!|\[\w+\]|[ \t]|$")
 _CHECKED_LINES = 200
-_IS_GRAPH = re.compile(rb'\s*\{(?:(?!"nodes"|"graphs").)*"(?:graphs|nodes)"\s*:\s*\[\s*\{', re.DOTALL)
-_GRAPH_KEYS = re.compile(
-    rb'"(?:lbl|pred|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)"'
+_OBO_GRAPH = re.compile(
+    rb'\s*\{(?=.*?"(?:lbl|pred|propertyChainAxioms|logicalDefinitionAxioms|equivalentNodesSets|basicPropertyValues)")'
+    rb'(?:(?!"nodes"|"graphs").)*"(?:graphs|nodes)"\s*:\s*\[\s*\{',
+    re.DOTALL,
 )
-_WIKIDATA_TYPE = re.compile(rb'"type"\s*:\s*"(?:item|property|lexeme)"')
-_WIKIDATA_ID = re.compile(rb'"id"\s*:\s*"[QPL][1-9]\d*"')
+_WIKIDATA = re.compile(
+    rb'\s*(?:\[\s*)?\{\s*(?=")(?=.*?"type"\s*:\s*"(?:item|property|lexeme)")(?=.*?"id"\s*:\s*"[QPL][1-9]\d*")',
+    re.DOTALL,
+)
 
 
 def looks_like_json(head: bytes) -> bool:
@@ -138,17 +140,11 @@ def _is_obo(head: Head) -> bool:
     return odd * 4 <= len(lines)
 
 
-def _is_wikidata(head: Head) -> bool:
-    text = head.data.removeprefix(BOM)
-    is_json = re.match(rb'\s*(?:\[\s*)?\{\s*"', text) is not None
-    return is_json and _WIKIDATA_TYPE.search(text) is not None and _WIKIDATA_ID.search(text) is not None
-
-
 SIGNS: dict[str, Callable[[Head], bool]] = {
     "umls": lambda head: umls_table_of(head.path) is not None or umls_table_of_rows(head.data) == "MRCONSO",
-    "mesh": lambda head: any(name in head.data for name in _MESH_SETS),
-    "wikidata": _is_wikidata,
-    "obograph": lambda head: bool(_IS_GRAPH.match(head.data) and _GRAPH_KEYS.search(head.data)),
+    "mesh": lambda head: b"<DescriptorRecordSet" in head.data or b"<SupplementalRecordSet" in head.data,
+    "wikidata": lambda head: _WIKIDATA.match(head.data.removeprefix(BOM)) is not None,
+    "obograph": lambda head: _OBO_GRAPH.match(head.data) is not None,
     "rdf": lambda head: find_syntax(head.data) is not None,
     "obo": _is_obo,
     "xml": lambda head: (describe_text(head.data) or "").startswith("XML"),

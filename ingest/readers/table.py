@@ -30,18 +30,11 @@ from ingest.base.format import (
 )
 from ingest.base.reader import HashSet, Reader, RowStore
 from ingest.base.type_map import TypeMap
+from ingest.io import reasons
 from ingest.io.encoding import HEAD_BYTES, BadLine, check_decodable, check_encoding, check_is_text
-from ingest.io.report import NUL_CHARACTER, TOO_MANY_COLUMNS, ReadReport, ReadWarning, make_excerpt
-from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, is_folder, is_workbook, list_inputs
-from ingest.readers.columns import (
-    MAX_COLUMNS,
-    Layout,
-    Row,
-    Table,
-    complete,
-    find_layout,
-    is_indented,
-)
+from ingest.io.report import ReadReport, ReadWarning, make_excerpt
+from ingest.io.streams import STDIN, ByteSource, Source, check_expansion, find_container, is_folder, list_inputs
+from ingest.readers.columns import MAX_COLUMNS, Layout, Row, Table, complete, find_layout, is_indented
 from ingest.readers.converted import XmlSource, YamlSource
 from ingest.readers.delimited import IsHeader, UnclearDelimiterError, check_delimiter, open_text
 from ingest.readers.headers import columns_of, find_header, is_header, is_no_row, shown
@@ -318,7 +311,7 @@ def _json_rows(
             continue
         new = [key for key in record if key not in place]
         if new and (any("\0" in key for key in new) or len(header) + len(new) > MAX_COLUMNS):
-            reason = TOO_MANY_COLUMNS if len(header) + len(new) > MAX_COLUMNS else NUL_CHARACTER
+            reason = reasons.TOO_MANY_COLUMNS if len(header) + len(new) > MAX_COLUMNS else reasons.NUL_CHARACTER
             yield number, BadLine(reason, str(record)[:256])
             continue
         for key in new:  # "NAME" in some objects is "name" in others
@@ -384,7 +377,7 @@ class TableReader(Reader):
         if self._base is not None:
             paths = [file for path in paths for file in _files_of(str(path), self._base)]
             first = str(paths[0])
-            if find_container(first) is not None:
+            if find_container(first) not in (None, "zip"):
                 kind = "parquet"
             elif first != STDIN:
                 head = read_head(first)
@@ -505,14 +498,11 @@ class TableReader(Reader):
         chosen: dict[int, str] = {}
         for i in (*layout.aliases, *layout.types, layout.name):
             name = table.header[i] if table.header and i < len(table.header) else ""
-            given = (
-                self._separators.get(name.casefold()) or self._separators.get(str(i + 1)) or self._separators.get("")
-            )
+            own = self._separators.get(name.casefold()) or self._separators.get(str(i + 1))
             if i == layout.name:  # one name, but if this column is meant
-                given = self._separators.get(name.casefold()) or self._separators.get(str(i + 1))
-                chosen |= {i: given} if given and i not in chosen else {}
+                chosen |= {i: own} if own and i not in chosen else {}
                 continue
-            given = given or shape.separators.get(name)
+            given = own or self._separators.get("") or shape.separators.get(name)
             cells = [row[i] for row in table.sample if i < len(row)]
             chosen[i] = given or guess_separator(cells, is_list_column=name.casefold() == "alternatenames")
         unknown = set(self._separators) - {"", *map(str.casefold, table.header or ()), *map(str, range(1, MAX_COLUMNS))}
@@ -547,30 +537,6 @@ def _files_of(path: str, base: Base) -> list[str]:
     return found
 
 
-_MAGICS: dict[bytes, Kind] = {b"PAR1": "Parquet", b"ARROW1": "Arrow"}
-_OLD_WORKBOOK = b"\xd0\xcf\x11\xe0"
-_MAX_METADATA = 1 << 26
-
-
-def find_container(path: str) -> Kind | None:
-    """What a file is by its first bytes: Parquet, Arrow, Arrow stream, workbook, or None. Never raises."""
-    try:
-        if path == STDIN or not Path(path).is_file():
-            return None
-        with Path(path).open("rb") as file:
-            head = file.read(8)
-    except (OSError, ValueError):
-        return None
-    for magic, name in _MAGICS.items():
-        if head.startswith(magic):
-            return name
-    if head.startswith(_OLD_WORKBOOK) or (head.startswith(b"PK\x03\x04") and is_workbook(path)):
-        return "workbook"
-    size = int.from_bytes(head[4:], "little")
-    is_stream = head.startswith(b"\xff\xff\xff\xff") and 0 < size < _MAX_METADATA and not size % 8
-    return "Arrow stream" if is_stream else None
-
-
 def _check_zip(path: str) -> None:
     if not zipfile.is_zipfile(path):
         return
@@ -584,7 +550,7 @@ def check_path(path: str) -> Kind:
     if path == STDIN:
         raise FormatError(path, None, "Parquet, Arrow and workbooks are read from files, not from standard input")
     container = find_container(path)
-    if container is None:
+    if container is None or container == "zip":
         if not Path(path).is_fifo():
             Source(path).close()  # raises an error that explains what is wrong with the path
         message = "is no Parquet file, Arrow file or workbook (its first bytes are others). If it is compressed, "

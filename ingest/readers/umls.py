@@ -18,10 +18,9 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from xml.etree.ElementTree import Element
 
@@ -29,18 +28,9 @@ from ingest.base.format import PathLike, ReadOptions
 from ingest.base.languages import OF_UMLS, language_code
 from ingest.base.reader import Reader, RowStore
 from ingest.base.type_map import TypeMap
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import BadLine, read_lines
-from ingest.io.report import (
-    NO_ID,
-    NO_NAME,
-    OTHER_LANGUAGE,
-    TOO_FEW_COLUMNS,
-    TOO_MANY_COLUMNS,
-    TOO_MANY_ROWS,
-    ReadReport,
-    make_excerpt,
-)
+from ingest.io.report import ReadReport, make_excerpt
 from ingest.io.streams import STDIN, ByteSource, list_inputs, open_source
 from ingest.readers.converted import read_elements, text_of
 from ingest.readers.signs import UMLS_PACKED, last_part, umls_table_of, umls_table_of_rows
@@ -52,26 +42,6 @@ SHIPPED = "umls_semantic_types.tsv"
 _N_NEAR = 3
 
 
-@dataclass(frozen=True, slots=True)
-class SemanticType:
-    """One semantic type: TUI (``T047``), name, tree number (``B2.2.1.2.1``), group (``DISO``), and the group's name."""
-
-    tui: str
-    name: str = ""
-    tree_number: str = ""
-    group: str = ""
-    group_name: str = ""
-
-    def kb_types(self) -> Iterator[str]:
-        """Native types of an entity of this type: TUI, name, tree number and those above it, group."""
-        yield self.tui
-        if self.name:
-            yield self.name
-        yield from tree_prefixes(self.tree_number)
-        if self.group:
-            yield self.group
-
-
 def tree_prefixes(number: str) -> Iterator[str]:
     """A tree number and all those above it, lowest first: ``B2.2`` gives B2.2, B2, B."""
     while number:
@@ -81,20 +51,29 @@ def tree_prefixes(number: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1)
-def semantic_types() -> Mapping[str, SemanticType]:
-    """The table of semantic types that ships, by TUI."""
+def shipped_types() -> tuple[list[str], ...]:
+    """Rows of the table of semantic types that ships: TUI (``T047``), name, tree number, group (``DISO``), its name."""
     text = resources.files("ingest.readers").joinpath(SHIPPED).read_text(encoding="utf-8")
-    rows = (SemanticType(*line.split("\t")) for line in text.splitlines() if not line.startswith("#"))
-    return {found.tui: found for found in rows}
+    return tuple(line.split("\t") for line in text.splitlines() if not line.startswith("#"))
+
+
+def _kb_types(tui: str, name: str, number: str, group: str = "") -> tuple[str, ...]:
+    """Native types of an entity of a semantic type: TUI, name, tree number and those above it, group."""
+    return tuple(filter(None, (tui, name, *tree_prefixes(number), group)))
+
+
+@lru_cache(maxsize=1)
+def semantic_types() -> Mapping[str, tuple[str, ...]]:
+    """The native types of each semantic type of the table that ships, by TUI."""
+    return {row[0]: _kb_types(*row[:4]) for row in shipped_types()}
 
 
 def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
-    """Requested semantic types (TUIs, type names, tree numbers, groups or their names; case does not matter), as values
-    of `SemanticType.kb_types`. Raises SettingsError if one of them is unknown; lists similar ones.
+    """Requested semantic types (TUIs, type names, tree numbers, groups or their names; case does not matter), as native
+    types. Raises SettingsError if one of them is unknown; lists similar ones.
     """
-    types = semantic_types().values()
-    known = {found.group_name.casefold(): found.group for found in types}  # points have the abbreviation
-    known |= {spelling.casefold(): spelling for found in types for spelling in found.kb_types()}
+    known = {name.casefold(): group for *_, group, name in shipped_types()}  # points have the abbreviation
+    known |= {spelling.casefold(): spelling for found in semantic_types().values() for spelling in found}
     result = set()
     for text in wanted:
         folded = text.strip().casefold()
@@ -109,8 +88,6 @@ def resolve_types(wanted: Iterable[str]) -> frozenset[str]:
         result.add(known[folded])
     return frozenset(result)
 
-
-OTHER_SOURCE, RESTRICTED, SUPPRESSED, SEMANTIC_TYPE = "other_source", "restricted", "suppressed", "semantic_type"
 
 DEFINITION_SOURCES = ("MSH", "NCI", "SNOMEDCT_US", "HPO", "GO", "CSP", "MEDLINEPLUS")
 """Sources of definitions, preferred first; the others follow by name."""
@@ -202,22 +179,22 @@ class UmlsReader(Reader):
         for n_rows, row in enumerate(atoms, 1):
             _, lat, ts, _, stt, _, ispref, aui, _, _, _, sab, tty, _, name, srl, suppress, _ = row
             if n_rows > limits.MAX_ROWS:
-                report.skip_here(TOO_MANY_ROWS, "|".join(row))
+                report.skip_here(reasons.TOO_MANY_ROWS, "|".join(row))
                 continue
             if lat not in languages:
-                report.filter_out(OTHER_LANGUAGE)
+                report.filter_out(reasons.OTHER_LANGUAGE)
                 continue
             if suppress != "N":
-                report.filter_out(SUPPRESSED)
+                report.filter_out(reasons.SUPPRESSED)
                 continue
             if sabs:
                 seen_sabs.add(sab)
                 if sab not in sabs:
-                    report.filter_out(OTHER_SOURCE)
+                    report.filter_out(reasons.OTHER_SOURCE)
                     continue
             level = srl if len(srl) == 1 and srl.isascii() and srl.isdigit() else _NO_LEVEL
             if self._srl_max is not None and (level == _NO_LEVEL or int(level) > self._srl_max):
-                report.filter_out(RESTRICTED)
+                report.filter_out(reasons.RESTRICTED)
                 continue
             rank = -self._ranks.get((sab, tty), -1)
             origin = (sab != "RXNORM", sab == "RXNORM" and tty in _RXNORM_SYNONYMS)
@@ -233,7 +210,7 @@ class UmlsReader(Reader):
         tuis = tuple(sorted(set(types.find(cui, _MAX_TYPES)))) if self._kb_types_of else ()
         kb_types, coarse = self._types_of(tuis)
         if self._wanted and self._wanted.isdisjoint(kb_types):
-            report.filter_out(SEMANTIC_TYPE, len(atoms))
+            report.filter_out(reasons.SEMANTIC_TYPE, len(atoms))
             return None
         sabs = sorted({sab for *_, sab, _, _ in atoms})
         level = min(level for *_, level, _ in atoms)
@@ -255,8 +232,8 @@ class UmlsReader(Reader):
         """Ids and TUIs of MRSTY; what a TUI means is kept."""
         for cui, tui, number, name, *_ in self._read("MRSTY", report):
             if tui and tui not in self._kb_types_of:
-                found = semantic_types().get(tui) or SemanticType(tui, name, number)
-                self._kb_types_of[tui] = tuple(islice(found.kb_types(), limits.MAX_KB_TYPES))
+                found = semantic_types().get(tui) or _kb_types(tui, name, number)
+                self._kb_types_of[tui] = found[: limits.MAX_KB_TYPES]
             if tui:
                 yield cui, tui
 
@@ -310,8 +287,8 @@ class UmlsReader(Reader):
 
 def _find_fault(cells: list[str], width: int) -> str:
     if len(cells) != width + 1 or cells[-1]:
-        return TOO_FEW_COLUMNS if len(cells) <= width else TOO_MANY_COLUMNS
-    return NO_NAME if cells[0].strip(_SPACES) else NO_ID
+        return reasons.TOO_FEW_COLUMNS if len(cells) <= width else reasons.TOO_MANY_COLUMNS
+    return reasons.NO_NAME if cells[0].strip(_SPACES) else reasons.NO_ID
 
 
 # Files
@@ -342,28 +319,23 @@ def _tables_in(path: str) -> list[tuple[str, str]]:
         raise FormatError(path, None, "UMLS is read from files: name the META folder, an archive, or MRCONSO.RRF")
     names = list_inputs(path)
     found = [(table, name) for name in names if (table := umls_table_of(name))]
-    if names != [path]:
-        _refuse_split(path, names)
-        if not found:
-            message = "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
-            raise FormatError(path, None, message)
-    elif not found:
-        table = umls_table_of_rows(open_source(path).head(1 << 16))
-        if table is None:
-            message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
-            raise FormatError(path, 1, message)
+    if names == [path] and not found and (table := umls_table_of_rows(open_source(path).head(1 << 16))):
         found = [(table, path)]
-    return found
-
-
-def _refuse_split(path: str, names: Sequence[str]) -> None:
     packed = next((name for name in map(last_part, names) if UMLS_PACKED.fullmatch(name)), None)
-    if packed is not None and "MRCONSO" not in map(umls_table_of, names):
+    if names != [path] and packed is not None and "MRCONSO" not in dict(found):
         message = (
             f"holds a packed release ({packed}). Unpack its .nlm files, which are zip archives, and join the "
             "parts: cat MRCONSO.RRF.a?.gz | gunzip > MRCONSO.RRF"
         )
         raise FormatError(path, None, message)
+    if not found and names == [path]:
+        message = "is not a file of UMLS: expected rows as in MRCONSO.RRF, 18 fields, each followed by a bar"
+        raise FormatError(path, 1, message)
+    if not found:
+        raise FormatError(
+            path, None, "has no MRCONSO.RRF, and no other file of UMLS. Name the META folder of the release"
+        )
+    return found
 
 
 _RECORDS = {"DescriptorRecord": "Descriptor", "SupplementalRecord": "SupplementalRecord"}
@@ -391,12 +363,12 @@ class MeshReader(Reader):
 
     def _make_entity(self, record: Element, report: ReadReport) -> Entity | None:
         kind = _RECORDS[record.tag]
-        id_ = _text(record, f"{kind}UI")
-        names = [_text(record, f"{kind}Name/String")]
+        id_ = text_of(record.find(f"{kind}UI"))
+        names = [text_of(record.find(f"{kind}Name/String"))]
         names += [text_of(one) for one in record.iterfind("ConceptList/Concept/TermList/Term/String")]
         names = list(dict.fromkeys(filter(None, names)))
         if not id_ or not names:
-            report.skip_here(NO_NAME if id_ else NO_ID, id_ or " ".join(names))
+            report.skip_here(reasons.NO_NAME if id_ else reasons.NO_ID, id_ or " ".join(names))
             return None
         native = [
             one for number in record.iterfind("TreeNumberList/TreeNumber") for one in tree_prefixes(text_of(number))
@@ -407,10 +379,7 @@ class MeshReader(Reader):
         ]
         kb_types, types = self.find_types(native)
         notes = record.iterfind("ConceptList/Concept[@PreferredConceptYN='Y']/ScopeNote")
-        description = next((text for note in notes if (text := text_of(note))), None) or _text(record, "Note") or None
+        description = (
+            next((text for note in notes if (text := text_of(note))), None) or text_of(record.find("Note")) or None
+        )
         return report.make_entity(id_, names, kb_types, types, description)
-
-
-def _text(record: Element, path: str) -> str:
-    found = record.find(path)
-    return "" if found is None else text_of(found)

@@ -30,19 +30,16 @@ from typing import Any
 
 from ingest.base.format import PathLike, ReadOptions
 from ingest.base.languages import language_code
-from ingest.base.reader import Reader
+from ingest.base.reader import Reader, clean
 from ingest.base.type_map import ClassGraph, TypeMap, nearest_types
-from ingest.io import limits
+from ingest.io import limits, reasons
 from ingest.io.encoding import BOM, HEAD_BYTES, BadLine, check_is_text
-from ingest.io.report import NO_ID, NUL_CHARACTER, ReadReport
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource
 from ingest.readers.json_records import is_lines, read_records
-from ingest.readers.ontology import clean
 from ingest.readers.signs import VOCABULARIES
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.records import LINKS_FIELD, Entity
-
-NOT_AN_ENTITY, NO_SITELINK = "not_an_entity", "no_sitelink"
 
 MAX_LINKS = 64  # links kept of an item, those of its first properties
 _EXCERPT = 1 << 8
@@ -92,7 +89,7 @@ class WikidataReader(Reader):
         kind, id_ = row.get("type"), row.get("id")
         number = item_number(id_)
         if kind not in ("item", None) or (kind is None and isinstance(id_, str) and not number):
-            report.filter_out(NOT_AN_ITEM)
+            report.filter_out(reasons.NOT_AN_ITEM)
             return None
         try:
             labels, descriptions = (
@@ -109,21 +106,21 @@ class WikidataReader(Reader):
         except (TypeError, AttributeError, KeyError):
             number = 0
         if not number:
-            report.skip_here(NOT_AN_ENTITY if item_number(id_) else NO_ID, str(row)[:_EXCERPT])
+            report.skip_here(reasons.NOT_AN_ENTITY if item_number(id_) else reasons.NO_ID, str(row)[:_EXCERPT])
             return None
         types = finder.find(classes, above)
         language_of = self._find_names(labels, aliases)
         names = list(language_of)
         reason = types.reason
         if reason is None and self._options.require_sitelink and not n_pages:
-            reason = NO_SITELINK
+            reason = reasons.NO_SITELINK
         if reason is None and not names:
-            reason = NO_LABEL
+            reason = reasons.NO_LABEL
         if reason is not None:
             report.filter_out(reason)
             return None
         if any("\0" in name for name in names):
-            report.skip_here(NUL_CHARACTER, f"{id_} {names[0]}")
+            report.skip_here(reasons.NUL_CHARACTER, f"{id_} {names[0]}")
             return None
         extra = {"sitelinks": str(n_pages)}
         if links:
@@ -216,8 +213,6 @@ def _read_class_edges(source: ByteSource, graph: ClassGraph[int]) -> None:
 
 
 INSTANCE_OF, SUBCLASS_OF = "P31", "P279"
-NO_LABEL, NOT_AN_ITEM, OTHER_CLASS = "no_label", "not_an_item", "other_class"
-WIKIMEDIA_INTERNAL = "wikimedia_internal"
 
 MULTILINGUAL, FALLBACK = "mul", "en"
 """The language code of names that are the same in all languages, and the last language that is tried."""
@@ -262,9 +257,9 @@ class ClassTypeFinder:
         own = tuple(dict.fromkeys((*classes, *superclasses)))
         found = self._graph.walk_up(own, limits.MAX_ANCESTORS)[0]
         of_instance = found if not superclasses else self._graph.walk_up(classes, limits.MAX_ANCESTORS)[0]
-        reason = OTHER_CLASS if self._wanted and self._wanted.isdisjoint(found) else None
+        reason = reasons.OTHER_CLASS if self._wanted and self._wanted.isdisjoint(found) else None
         if not INTERNAL_CLASSES.isdisjoint(of_instance):
-            reason = WIKIMEDIA_INTERNAL
+            reason = reasons.WIKIMEDIA_INTERNAL
         kb_types = tuple(map(self._name, found[:MAX_KB_TYPES]))
         types = tuple(dict.fromkeys(chain.from_iterable(map(self._find_coarse, own[:MAX_KB_TYPES]))))
         return ClassTypes(kb_types, types, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import posixpath
 import re
 import zipfile
 from collections.abc import Mapping
@@ -41,11 +42,7 @@ def _sheets(path: str) -> Mapping[str, str]:
     """The file of each sheet, by its name."""
     files = dict(_TARGET.findall(_part(path, "xl/_rels/workbook.xml.rels")))
     named = _SHEET.findall(_part(path, "xl/workbook.xml"))
-    return {html.unescape(name): _inside(files[key]) for name, key in named if key in files}
-
-
-def _inside(target: str) -> str:
-    return target[1:] if target.startswith("/") else f"xl/{target}"
+    return {html.unescape(name): posixpath.join("/xl", files[key])[1:] for name, key in named if key in files}
 
 
 def _part(path: str, name: str) -> str:

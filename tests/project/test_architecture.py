@@ -15,6 +15,7 @@ from source_tree import MODULES, PACKAGES, ROOT, Import, all_imports, nodes_of, 
 BASE = ("cells", "child", "errors", "installing", "pieces", "records", "phrase_types", "_version", "_lazy")
 READING = (
     "ingest.io.report",
+    "ingest.io.reasons",
     "ingest.formats",
     "ingest.base.format",
     "ingest.io.streams",

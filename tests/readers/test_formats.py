@@ -375,7 +375,7 @@ def test_a_faulty_table_says_where(tmp_path: Path, content: bytes, message: str)
 
 def test_what_is_no_table_is_not_read_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device is refused, and of a file that is too large only so much is read as a table may have."""
-    with pytest.raises(FormatError, match="/dev/zero: the type map is a device"):
+    with pytest.raises(FormatError, match="/dev/zero: is a device"):
         TypeMap.load("/dev/zero")
     monkeypatch.setattr(type_map, "MAX_BYTES", 1000)
     path = tmp_path / "map.tsv"

@@ -39,7 +39,7 @@ from ingest.base.type_map import TypeMap
 from ingest.formats import detect_format
 from ingest.io.limits import MAX_LINE_BYTES
 from ingest.io.report import ReadReport
-from ingest.readers.umls import COLUMNS, UmlsReader, semantic_types
+from ingest.readers.umls import COLUMNS, UmlsReader, semantic_types, shipped_types
 from pearl_qdrant.errors import FormatError, InputError, SettingsError, TooManyErrorsError
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.records import Entity
@@ -351,12 +351,12 @@ def test_a_type_that_no_table_has_is_taken_from_the_row(tmp_path: Path) -> None:
 def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
     """MRSTY.RRF need not be sorted, ids need not have eight characters, rows of an id need not be adjacent."""
     ids = [f"C9{i:06}" for i in range(300)] + [f"CN{i:05}" for i in range(300)] + ["ä", "C" * 30]
-    types = list(semantic_types().values())
+    types = shipped_types()
     rng = random.Random(1)
     pairs = [(id_, rng.choice(types)) for id_ in ids for _ in range(3)]
     rng.shuffle(pairs)
     rng.shuffle(ids)
-    rows = "".join(sty(id_, t.tui, t.tree_number, t.name) for id_, t in pairs)
+    rows = "".join(sty(id_, tui, number, name) for id_, (tui, name, number, *_) in pairs)
     found = read(
         write(
             tmp_path, {"MRCONSO.RRF": "".join(atom(i, f"name {i}") for i in ids).encode(), "MRSTY.RRF": rows.encode()}
@@ -365,23 +365,23 @@ def test_types_are_found_whatever_the_order(tmp_path: Path) -> None:
 
     assert [entity.entity_id for entity in found] == ids
     for entity in found:
-        expected = {one for id_, t in pairs if id_ == entity.entity_id for one in t.kb_types()}
+        expected = {one for id_, t in pairs if id_ == entity.entity_id for one in semantic_types()[t[0]]}
         assert set(entity.kb_types) == expected
         assert len(entity.kb_types) == len(expected)
 
 
 def test_the_table_of_types_is_whole() -> None:
     """127 types in 15 groups, a tree without gaps, and each of them mapped to a coarse type."""
-    types = semantic_types()
-    numbers = {found.tree_number for found in types.values()}
+    types, rows = semantic_types(), shipped_types()
+    numbers = {number for _, _, number, *_ in rows}
 
     assert len(types) == len(numbers) == 127
-    assert len({found.group for found in types.values()}) == len({found.group_name for found in types.values()}) == 15
+    assert len({group for *_, group, _ in rows}) == len({group_name for *_, group_name in rows}) == 15
     known = numbers | {"A", "B"}
     # The tree has holes among chemicals alone, where types were retired.
     gaps = {n.rpartition(".")[0] for n in numbers if n.rpartition(".")[0] and n.rpartition(".")[0] not in known}
     assert gaps == set()
-    coarse = {tui: TypeMap.load().map_types(found.kb_types()) for tui, found in types.items()}
+    coarse = {tui: TypeMap.load().map_types(found) for tui, found in types.items()}
     assert all(found and set(found) <= set(ENTITY_TYPES) for found in coarse.values())
     assert coarse["T083"] == ("GPE", "LOC")
     assert (coarse["T016"], coarse["T171"], coarse["T047"]) == (("PERSON",), ("LANGUAGE",), ("OTHER",))

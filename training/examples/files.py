@@ -33,8 +33,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ingest.formats import open_reader
+from ingest.io import reasons
 from ingest.io.encoding import BadLine, byte_lines, read_lines
-from ingest.io.report import INVALID_UTF8, NO_NAME, TOO_FEW_COLUMNS, ReadReport
+from ingest.io.report import ReadReport
 from ingest.io.streams import ByteSource, Source, open_sources
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.phrase_types import ENTITY_TYPES, LEXICAL_CLASSES
@@ -145,12 +146,12 @@ def read_frequencies(path: StrPath, report: ReadReport) -> Iterator[tuple[str, s
         lexical_class, _, phrase = name.partition("__")
         digits = count.strip()
         if not tab:
-            return TOO_FEW_COLUMNS
+            return reasons.TOO_FEW_COLUMNS
         if not digits.isdecimal():
             return NOT_A_ROW
         if lexical_class not in LEXICAL_CLASSES:
             return UNKNOWN_CLASS
-        return (phrase, lexical_class, int(digits)) if phrase.strip() else NO_NAME
+        return (phrase, lexical_class, int(digits)) if phrase.strip() else reasons.NO_NAME
 
     return _read(path, report, parse)
 
@@ -162,8 +163,8 @@ def read_entity_types(path: StrPath, report: ReadReport) -> Iterator[tuple[str, 
         phrase, tab, label = line.rpartition("\t")
         kind = entity_type_of(label)
         if not tab or kind is None:
-            return UNKNOWN_TYPE if tab else TOO_FEW_COLUMNS
-        return (phrase, kind) if phrase.strip() else NO_NAME
+            return UNKNOWN_TYPE if tab else reasons.TOO_FEW_COLUMNS
+        return (phrase, kind) if phrase.strip() else reasons.NO_NAME
 
     return _read(path, report, parse)
 
@@ -190,7 +191,7 @@ def read_entities(path: StrPath, report: ReadReport) -> Iterator[EntityRow]:
 
     def parse(line: str) -> EntityRow | str:
         row = parse_entity(line)
-        return NOT_A_ROW if row is None else row if row.names else NO_NAME
+        return NOT_A_ROW if row is None else row if row.names else reasons.NO_NAME
 
     return _read(path, report, parse)
 
@@ -230,13 +231,13 @@ def read_typed_names(path: StrPath, report: ReadReport) -> Iterator[tuple[str, s
                 report.rows -= 1
                 continue
             at = [0, -1]
-        reason = TOO_FEW_COLUMNS
+        reason = reasons.TOO_FEW_COLUMNS
         if len(cells) > max(1, *at):
             name, kind = cells[at[0]].strip(), entity_type_of(cells[at[1]])
             if name and kind is not None:
                 yield name, kind
                 continue
-            reason = UNKNOWN_TYPE if name else NO_NAME
+            reason = UNKNOWN_TYPE if name else reasons.NO_NAME
         report.skip(reason, path=os.fspath(path), line=number, text=line)
 
 
@@ -272,7 +273,7 @@ def read_texts(source: ByteSource, report: ReadReport, *, field: str = DEFAULT_F
         if isinstance(line, BadLine):
             report.skip(line.reason, path=source.path, line=number, text=line.text)
             continue
-        reason = INVALID_UTF8
+        reason = reasons.INVALID_UTF8
         try:
             if is_json:
                 reason = NOT_JSON
