@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations.merging import NameMerger, latest
 from pearl_qdrant.resolution import NameRecord
 
@@ -65,13 +64,8 @@ class EntityMerger:
         """Take the merge of a name apart, in the database and for later runs; edges that came since stay. Raises
         OptionError if this object merged no node of that name, or all had the same name.
         """
-        found = next((one for one in self.before if name in [node.name for node in one]), None)
-        if found is None:
-            raise OptionError("undo", f"No node named {name!r} is in the {len(self.before):,} merges of this object.")
-        kept, *others = found
-        self.merger.separate(_record(kept), map(_record, others))
-        self.before.remove(found)
-        keys = {node.uuid for node in others}
+        found = self.merger.take_apart(name, self.before, _record)
+        keys = {node.uuid for node in found[1:]}
         self._ids = {old: new for old, new in self._ids.items() if old not in keys}
         for node in found:
             await node.save(self.graphiti.driver)

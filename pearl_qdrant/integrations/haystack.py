@@ -19,7 +19,7 @@ from haystack import Document, component, default_from_dict, default_to_dict
 
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations.merging import NameMerger, new_names
-from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata
+from pearl_qdrant.integrations.metadata import candidate_metadata, candidate_text, document_metadata, open_newest
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.resolution import NameRecord
@@ -50,10 +50,8 @@ class _OwnsLinker:
 
     def _open(self) -> EntityLinker:
         """The open linker, in the newest state of its collections."""
-        if self._linker is None:
-            self._linker = EntityLinker.open(*self._collections, store=self._store, read_only=True)
-        if self._is_ours and self._linker.is_outdated:
-            self._linker.reload()
+        if self._is_ours or self._linker is None:
+            self._linker = open_newest(self._linker, self._collections, store=self._store)
         return self._linker
 
     def _as_values(self, **parameters: Any) -> dict[str, Any]:

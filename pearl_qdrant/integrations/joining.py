@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from typing import Literal, NamedTuple, TypedDict, TypeVar
 
 from pearl_qdrant.integrations.metadata import as_text, find_column
+from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.records import Entity
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_LIMIT, DEFAULT_MODEL, DEFAULT_THRESHOLD
 
@@ -116,8 +117,6 @@ _Candidates = list[tuple[int, float]]  # Numbers of rows of the right side, with
 
 def _candidates(wanted: Sequence[_Row], known: Sequence[_Row], options: JoinOptions) -> dict[_Row, _Candidates]:
     """The rows of the right side that those of the left one may be, where the best one is probable enough."""
-    from pearl_qdrant.linking.linker import EntityLinker
-
     same = {} if options.properties else {row: number for number, row in enumerate(known)}
     found: dict[_Row, _Candidates] = {row: [(same[row], 1.0)] for row in wanted if row in same}
     missing = [row for row in wanted if row not in same]

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from pearl_qdrant import records
 from pearl_qdrant.errors import EntityNotFoundError, OptionError, PearlQdrantError
-from pearl_qdrant.integrations.metadata import types_of
+from pearl_qdrant.integrations.metadata import open_newest, types_of
 from pearl_qdrant.linking.editing import read_entities
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.service.lanes import SHORT_TEXT, Lane
@@ -230,13 +230,9 @@ class LinkerTools:
 
     def _linker(self, collection: str) -> EntityLinker:
         with self._lock:
-            linker = self._open.get(collection)
-            if linker is None:
-                linker = EntityLinker.open(collection, store=self.store, read_only=self.read_only)
-                self._open[collection] = linker
-            elif linker.is_outdated:
-                linker.reload()
-            return linker
+            known = self._open.get(collection)
+            self._open[collection] = open_newest(known, [collection], store=self.store, read_only=self.read_only)
+            return self._open[collection]
 
 
 def told(error: PearlQdrantError) -> str:

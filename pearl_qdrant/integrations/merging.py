@@ -9,7 +9,7 @@ The file has the node of each name (`docs/resolve.md`): a later run keeps it, an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pearl_qdrant.resolution.resolving import PathLike, ResolveKeywords
 
 K = TypeVar("K", bound=Hashable)
+N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,15 @@ class NameMerger:
         """
         self._keep(self.resolution.undo(names))
 
-    def separate(self, kept: NameRecord, others: Iterable[NameRecord]) -> None:
-        """`undo` for the other names in the node of the kept one, but for those that are equal to it except for case
-        and spaces, which stay. Raises OptionError if all are.
+    def take_apart(self, name: str, merges: list[list[N]], record: Callable[[N], NameRecord]) -> list[N]:
+        """Remove from merges, whose nodes have these records, the one with a name, and return it, the node that stayed
+        first: `undo` for its other names, but for those that are equal to the first except for case and spaces, which
+        stay. Raises OptionError if there is none, or all are.
         """
+        found = next((one for one in merges if name in [record(node).name for node in one]), None)
+        if found is None:
+            raise OptionError("undo", f"No node named {name!r} is in the {len(merges):,} merges of this object.")
+        kept, *others = map(record, found)
         spelling = key_of(kept.name, kept.type)[0]
         apart = [other for other in others if key_of(other.name, other.type)[0] != spelling]
         if not apart:
@@ -124,6 +130,8 @@ class NameMerger:
         for other in apart:
             if self.resolution.node(other) == self.resolution.node(kept):
                 self.undo([other])
+        merges.remove(found)
+        return found
 
     def report(self) -> str:
         """A line for each node that goes into another, or gets another name."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pearl_qdrant.cells import is_null, join_list, text_of
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.linking.asking import asking_of
+from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import LinkOptions
 from pearl_qdrant.linking.tables import find_names
 
 if TYPE_CHECKING:
-    from pearl_qdrant.linking.linker import EntityLinker
     from pearl_qdrant.records import Annotation, Candidate, Link
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,17 @@ ENTITY_IDS = "entity_ids"
 
 ENTITY_NAMES = "entity_names"  # The key with their canonical names, in the same order
 MENTIONS = "entity_mentions"  # The key with every mention as a dictionary, as of `mention_metadata`
+
+
+def open_newest(
+    linker: EntityLinker | None, collections: Sequence[str], *, store: str | None, read_only: bool = True
+) -> EntityLinker:
+    """The open linker of a connector, in the newest state of its collections; a new one where there is none yet."""
+    if linker is None:
+        return EntityLinker.open(*collections, store=store, read_only=read_only)
+    if linker.is_outdated:
+        linker.reload()
+    return linker
 
 
 def document_metadata(

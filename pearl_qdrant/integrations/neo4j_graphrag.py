@@ -26,7 +26,6 @@ from neo4j_graphrag.components.types import (
 )
 from pydantic import validate_call
 
-from pearl_qdrant.errors import OptionError
 from pearl_qdrant.integrations.merging import Merged, NameMerger, latest
 from pearl_qdrant.resolution import NameRecord
 
@@ -122,12 +121,7 @@ class SameEntityResolver(BasePropertySimilarityResolver):
         """Take the merge of a name apart, in the database and for later runs. What the node got since stays with it.
         Raises OptionError if this object merged no node of that name, or all had the same name.
         """
-        found = next((one for one in self.before if name in [self._record(node).name for node in one]), None)
-        if found is None:
-            raise OptionError("undo", f"No node named {name!r} is in the {len(self.before):,} merges of this resolver.")
-        kept, *others = found
-        self.merger.separate(self._record(kept), map(self._record, others))
-        self.before.remove(found)
+        kept, *others = self.merger.take_apart(name, self.before, self._record)
         own = {_ends(one) for one in self._relationships([kept])}
         self._query(UNRELATE, relationships=[one for one in self._relationships(others) if _ends(one) not in own])
         for other in others:

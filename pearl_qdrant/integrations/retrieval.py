@@ -151,7 +151,8 @@ class EntityIndex:
 
         Args:
             entities: "boost" prefers documents with the question's entities; "filter" does, and from the first of them
-                on takes others only to fill the limit; "off" leaves entities out.
+                on takes others only to fill the limit; "off" leaves entities out. Without `dense` only what has a word
+                or an entity of the question is found, which can be fewer.
             entity_ids: The question's entities, if they are known, maybe with what each counts as `weigh_entities`
                 gives it; else they are found in it.
             dense, sparse: Whether to search by the dense vector, and by words.

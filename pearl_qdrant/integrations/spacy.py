@@ -20,7 +20,7 @@ from spacy.tokens import Doc, Span
 from spacy.util import filter_spans, minibatch
 
 from pearl_qdrant.errors import OptionError
-from pearl_qdrant.integrations.metadata import candidate_metadata, types_of
+from pearl_qdrant.integrations.metadata import candidate_metadata, open_newest, types_of
 from pearl_qdrant.linking.linker import EntityLinker
 from pearl_qdrant.linking.options import AnnotateOptions
 from pearl_qdrant.records import Annotation
@@ -121,11 +121,8 @@ class PearlLinker:
         return {**self.__dict__, "nlp": None, "_linker": None}
 
     def _open(self) -> EntityLinker:
-        if self._linker is None or self._owner != os.getpid():  # an open collection does not survive a fork
-            self._linker = EntityLinker.open(*self.collections, store=self.store, read_only=True)
-            self._owner = os.getpid()
-        elif self._linker.is_outdated:
-            self._linker.reload()
+        known = self._linker if self._owner == os.getpid() else None  # an open collection does not survive a fork
+        self._linker, self._owner = open_newest(known, self.collections, store=self.store), os.getpid()
         return self._linker
 
     def _mentions(self, doc: Doc) -> _Mentions | None:

@@ -108,7 +108,7 @@ def test_entities_are_merged_and_taken_apart_in_the_storages(tmp_path: Path) -> 
         assert {edge[:2] for edge in edges} >= {("A. Einstein", "Daily News"), ("Albert Einstein", "Ulm")}
         hits = await rag.entities_vdb.query("A. Einstein", top_k=1)
         assert [hit["entity_name"] for hit in hits] == ["A. Einstein"]
-        with pytest.raises(OptionError, match="No entity"):
+        with pytest.raises(OptionError, match="No node named"):
             await merger.undo("A. Einstein")
         await merger.merge()
         assert (await stored(rag))[0] == nodes

@@ -65,11 +65,14 @@ def test_names_of_one_spelling_stay_together_when_others_leave() -> None:
     einstein = [NameRecord(name, "PERSON") for name in ("Albert Einstein", "ALBERT EINSTEIN", "A. Einstein")]
     assert len(merger.merge(dict(enumerate(einstein)))) == 1
 
-    merger.separate(einstein[0], einstein[1:])
+    merges = [einstein]
+    assert merger.take_apart("A. Einstein", merges, lambda node: node) == einstein
 
     assert [len(one.others) for one in merger.merge(dict(enumerate(einstein)))] == [1, 0]
+    with pytest.raises(OptionError, match="is in the 0 merges of this object"):
+        merger.take_apart("A. Einstein", merges, lambda node: node)
     with pytest.raises(OptionError, match="have one name"):
-        merger.separate(einstein[0], einstein[1:2])
+        merger.take_apart("Albert Einstein", [einstein[:2]], lambda node: node)
 
 
 def test_a_node_never_gets_the_name_of_another_node(linker: EntityLinker) -> None:
