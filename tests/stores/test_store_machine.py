@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from edge_cases import copy_files
+from edge_cases import check_files, copy_files
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,12 +23,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from scored_names import ngram_rows
-from store_cases import DIM, HALF, manifest_of, point
+from store_cases import DIM, HALF, manifest_of, many, point
 
 from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError
 from pearl_qdrant.settings import is_url
 from pearl_qdrant.store import Collection, Store, open_store
-from pearl_qdrant.store.schema import NamePoint
+from pearl_qdrant.store.edge import content as edge_content
+from pearl_qdrant.store.schema import INDEXED_FIELDS, Manifest, NamePoint
 
 NUMBERS = itertools.count()
 HEAD = {"phrase_type": "NP-GPE", "lexical_class": "NP", "predicted_type": "GPE", "type_probability": 0.5}
@@ -51,8 +53,9 @@ def made(row: Row) -> tuple[NamePoint, FloatArray]:
 
 @dataclass(frozen=True)
 class State:
-    """What a collection has: points with their vectors, by id, and lines of the ledger."""
+    """What a collection has: its manifest, points with their vectors, by id, and lines of the ledger."""
 
+    manifest: Manifest
     points: dict[str, tuple[NamePoint, FloatArray]] = field(default_factory=dict)
     ledger: tuple[bytes, ...] = ()
 
@@ -109,6 +112,7 @@ def check(collection: Collection, state: State) -> None:
             assert scores == pytest.approx(sorted(cosines.values(), reverse=True)[:limit], abs=HALF)
             assert all(one.point == state.points[one.point.id][0] for one in hits)
     assert tuple(collection.read_ledger()) == state.ledger
+    assert collection.manifest == state.manifest
 
 
 class Machine(RuleBasedStateMachine):
@@ -123,30 +127,42 @@ class Machine(RuleBasedStateMachine):
         self.name = f"{self.folder.name}-{self.number}"
         self.opened = self.store.create(manifest_of(self.name))
         self.opened.append_ledger([b"first"])  # without one, the ledger of a killed edit is taken for a kept one
-        self.now = State(ledger=(b"first",))
+        self.now = State(self.opened.manifest, ledger=(b"first",))
         self.readers: list[tuple[Collection, State]] = []
 
-    def write(self, rows: list[Row], *, is_load: bool) -> None:
-        points, vectors = [one for one, _ in map(made, rows)], np.array([row for _, row in map(made, rows)])
-        given = points, vectors.reshape(-1, DIM).astype(np.float32), vectors.reshape(-1, DIM).any(axis=1)
-        if is_load:
-            with self.opened.writer() as writer:
-                writer.write(*given)
+    def write(self, rows: list[Row], *, how: str) -> None:
+        """Write names; what a load has acknowledged before it was stopped stays. A vector that is none is not read."""
+        points = [one for one, _ in map(made, rows)]
+        vectors = np.array([row for _, row in map(made, rows)], dtype=np.float32)
+        encodable = vectors.any(axis=1)
+        vectors[~encodable] = np.nan
+        if how == "upsert":
+            self.opened.upsert(points, vectors, encodable)
         else:
-            self.opened.upsert(*given)
+            with suppress(KeyboardInterrupt), self.opened.writer() as writer:
+                writer.write(points, vectors, encodable)
+                if how == "stopped load":
+                    writer.flush()
+                    raise KeyboardInterrupt
         self.now = self.now.with_rows(rows)
 
     @initialize(rows=st.lists(ROW, min_size=6, max_size=9))
     def fill(self, rows: list[Row]) -> None:
         self.make_again(keep=True)
-        self.write(rows, is_load=True)
+        self.write(rows, how="load")
         if not is_url(self.store.location):
             self.read()
-            self.edit_together([(entity, 1, kind, seed + 1) for entity, _, kind, seed in rows], ["E1"])
+            self.edit_together([(entity, 1, kind, seed + 1) for entity, _, kind, seed in rows], ["E1"], "load")
 
-    @rule(rows=ROWS, is_load=st.booleans())
-    def add(self, rows: list[Row], is_load: bool) -> None:
-        self.write(rows, is_load=is_load)
+    @rule(rows=ROWS, how=st.sampled_from(["upsert", "load", "stopped load"]))
+    def add(self, rows: list[Row], how: str) -> None:
+        self.write(rows, how=how)
+
+    @rule(version=st.sampled_from([None, "2024ab"]), names=st.integers(0, 9))
+    def describe(self, version: str | None, names: int) -> None:
+        changed = self.opened.manifest.model_copy(update={"kb_version": version, "names": names})
+        self.opened.write_manifest(changed)
+        self.now = replace(self.now, manifest=changed)
 
     @rule(entities=IDS)
     def delete_entities(self, entities: list[str]) -> None:
@@ -176,10 +192,13 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def build_the_graph(self) -> None:
         self.opened.finalize()
+        assert self.opened.status().is_finalized
 
     @rule()
     def reopen(self) -> None:
         self.opened.close()
+        if not is_url(self.store.location):
+            check_files(self.store.location, self.name)
         self.opened = self.store.open(self.name)
 
     @rule(keep=st.booleans())
@@ -188,8 +207,15 @@ class Machine(RuleBasedStateMachine):
         self.opened.close()
         self.store.delete(self.name, keep_ledger=keep)
         assert self.name not in self.store.collections()
+        for use in (self.store.open, self.store.delete):
+            with pytest.raises(CollectionNotFoundError, match=self.name):
+                use(self.name)
         self.opened = self.store.create(manifest_of(self.name))
-        self.now = State(ledger=self.now.ledger if keep else ())
+        with pytest.raises(CollectionExistsError, match=self.name):
+            self.store.create(manifest_of(self.name, dim=DIM - 1))
+        assert self.opened.manifest == manifest_of(self.name).as_created()
+        assert set(INDEXED_FIELDS) <= set(self.opened.status().payload_indexes)
+        self.now = State(self.opened.manifest, ledger=self.now.ledger if keep else ())
         if not keep:
             self.learn([b"first"])
 
@@ -203,20 +229,47 @@ class Machine(RuleBasedStateMachine):
         self.readers.append((reader, self.now))
 
     @precondition(lambda self: not is_url(self.store.location))
-    @rule(rows=ROWS, entities=IDS)
-    def edit_together(self, rows: list[Row], entities: list[str]) -> None:
+    @rule(rows=ROWS, entities=IDS, how=st.sampled_from(["upsert", "load"]))
+    def edit_together(self, rows: list[Row], entities: list[str], how: str) -> None:
         """Several changes are one; of a process that is killed before the last, the disk has none."""
         before, copy = self.now, self.folder / f"killed-{next(NUMBERS)}"
         with self.opened.editing():
-            self.write(rows, is_load=False)
+            self.write(rows, how=how)
             self.delete_entities(entities)
             self.learn([b"learned"])
+            self.describe("edited", 7)
             with closing(self.store.open(self.name, read_only=True)) as reader:
                 check(reader, before)
             copy_files(Path(self.store.location), copy)
         with closing(open_store(copy)) as left:
             check(left.open(self.name, read_only=True), before)
             check(left.open(self.name), before)
+
+    @precondition(lambda self: not is_url(self.store.location))
+    @rule(rows=ROWS, step=st.sampled_from(["sync_folder", "store_files", "write_content"]), is_done=st.booleans())
+    def kill_in_a_commit(self, rows: list[Row], step: str, is_done: bool) -> None:
+        """A process that is killed before or after a step of a commit leaves all of a change on the disk or nothing."""
+        before, copy, plain = self.now, self.folder / f"killed-{next(NUMBERS)}", getattr(edge_content, step)
+
+        def with_copy(*given: Any) -> Any:
+            found = plain(*given) if is_done else None
+            if not copy.exists():
+                copy_files(Path(self.store.location), copy)
+            return found if is_done else plain(*given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(edge_content, step, with_copy)
+            self.write(rows, how="upsert")
+        left_with = self.now if (step, is_done) == ("write_content", True) else before
+        with closing(open_store(copy)) as left:
+            reader, writer = left.open(self.name, read_only=True), left.open(self.name)
+            check(reader, left_with)
+            check(writer, left_with)
+            assert not reader.is_outdated
+            writer.upsert(*many(2))
+            assert reader.is_outdated
+            writer.close()
+            check_files(copy, self.name)
 
     @invariant()
     def agree(self) -> None:
