@@ -183,31 +183,32 @@ CHAPTER = (
     "Chapter: in New York he had a heart attack. The TNF 🦄 was low. He denied another heart attack.\n"
     "He took aspirin,\nand walked to New\nYork.\n\n"
 )
-BOOK = "We measured tumor necrosis factor (TNF) first.\n\n" + CHAPTER * 400
+BOOK = "We measured tumor necrosis factor (TNF) first.\n\n" + CHAPTER * 120
 
 
-def test_a_book_is_annotated_as_its_chapters_are() -> None:
+def test_a_book_is_annotated_as_its_chapters_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """No mention is lost or cut between blocks, and abbreviations of the first page hold on the last one. Offsets count
     what is before, also in UTF-16 code units. A text without an end of a sentence is cut between words.
     """
-    options = AnnotateOptions()
-    assert len(list(read_blocks(BOOK, options))) > len(BOOK) / MOST > 5
+    most = MOST // 4
+    monkeypatch.setattr(blocks_of, "MOST", most)
+    assert len(list(read_blocks(BOOK, AnnotateOptions()))) > len(BOOK) / most > 5
 
     found = annotate(BASE, BOOK)
 
     assert all(BOOK[one.start : one.end] == one.text for one in found)
     in_chapter = [one for one in found if one.start >= BOOK.index("Chapter")]
     texts = ["New York", "heart attack", "TNF", "heart attack", "aspirin", "New\nYork"]
-    assert [one.text for one in in_chapter] == texts * 400
-    assert [one.assertion for one in in_chapter] == [*["affirmed"] * 3, "negated", *["affirmed"] * 2] * 400
+    assert [one.text for one in in_chapter] == texts * 120
+    assert [one.assertion for one in in_chapter] == [*["affirmed"] * 3, "negated", *["affirmed"] * 2] * 120
     assert {one.section for one in in_chapter} == {"Chapter"}
     assert {BOOK[slice(*one.sentence)] for one in in_chapter if one.text == "TNF"} == {"The TNF 🦄 was low."}
-    units = (CHAPTER * 150).encode("utf-16-le")
+    units = (CHAPTER * 40).encode("utf-16-le")
 
-    last = annotate(BASE, CHAPTER * 150, offsets="utf-16")[-1]
+    last = annotate(BASE, CHAPTER * 40, offsets="utf-16")[-1]
 
     assert units[2 * last.start : 2 * last.end].decode("utf-16-le") == "New\nYork"
-    assert len(annotate(BASE, "took aspirin, " * 1500)) == 1500
+    assert len(annotate(BASE, "took aspirin, " * 400)) == 400
     assert annotate(BASE, "x" * (3 * MOST)) == []
 
 
@@ -270,7 +271,7 @@ SHAPES = (
     *("a/b", "b-", "A.", "IL-", "a1/2-", "A B ", "A-B C-D E-F ", "(ab) ", "alpha beta (AB) ", "(", "[[(", "ﬁ"),
     *("a\u0301\u0316", "\u0301", "x", " ", " \n ", ". \n", "北", "A's ", "A of the "),
 )
-QUICK_SHAPES = ("A.", "A B ", "(ab) ", "alpha beta (AB) ", "[[(", "x", "北")
+QUICK_SHAPES = ("A B ", "(ab) ", "alpha beta (AB) ", "x")
 LENGTH = 600
 
 
