@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from edge_cases import check_files, copy_files
+from effort import THOROUGH
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -285,9 +286,9 @@ class Machine(RuleBasedStateMachine):
         self.store.delete(self.name)
 
 
-@pytest.mark.parametrize("n", [5, pytest.param(10, marks=pytest.mark.slow)])
-def test_a_collection_is_what_a_dictionary_says(store: Store, name: str, tmp_path: Path, n: int) -> None:
+def test_a_collection_is_what_a_dictionary_says(store: Store, name: str, tmp_path: Path) -> None:
     """After any changes, loads, reopenings and kills, everything that is read is as it was written."""
     machine = type("OfStore", (Machine,), {"store": store, "folder": tmp_path / name})
+    n = (12 if THOROUGH else 4) - is_url(store.location)
     given = settings(max_examples=n, stateful_step_count=12, derandomize=True, phases=[Phase.generate], database=None)
     run_state_machine_as_test(machine, settings=given)

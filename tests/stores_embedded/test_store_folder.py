@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 from edge_cases import ROOT, WIDE, copy_files, left, nearest_names, stored_bytes, stored_files
+from effort import THOROUGH
 from small_disk import small_disk
 from store_cases import manifest_of, many
 
@@ -430,7 +431,7 @@ def test_a_changed_byte_of_any_file_is_noticed_before_the_engine_sees_it(built: 
     content = read_content(path, "toy")[1]
     files = stored_bytes(tmp_path / "store")
     assert len(files) > 100
-    for one, (file, start, end) in sorted(files.items()):
+    for one, (file, start, end) in sorted(files.items())[:: 1 if THOROUGH else 3]:
         ends = min(end - start, edge_content.EDGE_BYTES)
         offset = rng.choice((start, end - 1, start + rng.randrange(ends), end - 1 - rng.randrange(ends)))
         with file.open("r+b") as opened:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from edge_cases import add, check_files, digest, left, nearest_names, stored_bytes, stored_files
 from store_cases import manifest_of, many
 
-from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
+from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError
 from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
@@ -158,21 +157,3 @@ def test_a_missing_collection_is_the_usual_error(filled: Store) -> None:
         filled.open("toy", read_only=True)
     filled.create(manifest_of()).close()
     assert reader.is_outdated
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_fork_leaves_the_view_to_its_parent(filled: Store) -> None:
-    """A forked process may neither use nor remove the view of its parent."""
-    reader = filled.open("toy", read_only=True)
-    child = os.fork()
-    if not child:
-        try:
-            reader.count()
-        except StoreForkedError:
-            reader.close()
-            del reader
-            os._exit(7)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert reader.count() == N
-    assert len(left(filled)) == 1
