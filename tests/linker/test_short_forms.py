@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from linker_base import linker_over
+from pair_table import linked, other_outcomes
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.linking.ranking.explain import explain_link
@@ -27,28 +28,11 @@ NAMES = (
 linker = linker_over([Entity(name, name) for name in NAMES])
 
 
-@pytest.mark.parametrize(
-    "mention, name",
-    [
-        ("ASRED", NAMES[0]),  # a small word has none, another one has
-        ("IWGM", NAMES[1]),
-        ("NCHP", NAMES[2]),
-        ("OrgbAusbV", NAMES[3]),  # parts in another order, one in the middle of a word
-        ("KüstSchG", NAMES[4]),  # the last letter is the first word
-        ("TuSMV", NAMES[6]),
-        ("HPV2", NAMES[7]),
-        ("RSBLV", NAMES[8]),
-    ],
-)
-def test_letters_find_their_name(linker: EntityLinker, mention: str, name: str) -> None:
-    """Whatever the vector of such a word is like."""
-    assert linker.link(mention).entity_id == name
-
-
-@pytest.mark.parametrize("mention", ["XKCD", "ASRQW", "GVSX", "iPhone", "McDonald", "RB"])
-def test_letters_that_fit_no_name_are_nil(linker: EntityLinker, mention: str) -> None:
-    """Other letters, a word in capitals and two letters find nothing."""
-    assert linker.link(mention).entity_id is None
+def test_letters_find_their_name(linker: EntityLinker) -> None:
+    """Whatever the vector of such a word is like: a small word may have a letter, parts may be in another order. Other
+    letters, a word in capitals and two letters find nothing.
+    """
+    assert other_outcomes(__file__, "letters", linked(linker)) == []
 
 
 @pytest.mark.parametrize("mention", ["Iwgm", "glacier", "IW GM modelling", "A" * 40, "12345", "?!", ""])
@@ -132,37 +116,16 @@ ENTITIES = [Entity(name, name, aliases) for name, aliases in SHORT_NAMES.items()
 short_names = linker_over(ENTITIES)
 
 
-@pytest.mark.parametrize(
-    "mention, short",
-    [
-        *(("mass spectrometry", "MS"), ("right atrium", "RA"), ("cold kitchen drawer", "CKD")),
-        *(("California", "CA"), ("Illinois", "IL"), ("South Carolina", "SC"), ("Department of Education", "DE")),
-        *(("Horse Power", "HP"), ("Pacific Gas", "P&G"), ("World Wrestling Federation", "WWF")),
-        *(("American Society of Anesthesiologists", "ASA"), ("European Space Research Organisation", "ESRO")),
-        *(("James Smith", "J. Smith"), ("Walter Taylor", "W. Taylor")),
-    ],
-)
-def test_initials_and_codes_are_of_one_thing(short_names: EntityLinker, mention: str, short: str) -> None:
-    """What the canonical name says otherwise is another thing, whatever the letters of its short name."""
-    found = short_names.link(mention)
+def test_a_short_name_stands_for_one_thing(short_names: EntityLinker) -> None:
+    """What the canonical name says otherwise is another thing, whatever the letters of its short name. It is found as
+    it stands, within a mention, of a slip or nickname, and by initials that the canonical name does not have.
+    """
 
-    assert found.entity_id is None
-    assert short not in [one.name for one in found.candidates]
+    def outcome(mention: str, name: str) -> str:
+        found = linked(short_names)(mention, name)
+        assert found == "linked" or name not in [one.name for one in short_names.link(mention).candidates]
+        return found
 
-
-def test_a_short_name_is_found_where_it_is_meant(short_names: EntityLinker) -> None:
-    """As it stands, within a mention, of a slip or nickname, and by initials that the canonical name does not have."""
-    asked = {
-        "MS": "multiple sclerosis",
-        "J Smith": "John Smith",
-        "Jon Smith": "John Smith",
-        "CKD": "chronic kidney disease",
-        "Hewlett Packard": "Hewlett-Packard",
-        "US Steel Corp": "United States Steel",
-        "Esch. coli": "Escherichia coli",
-    }
-    links = short_names.link_batch(asked)
-
-    assert [link.entity_id for link in links] == list(asked.values())
+    assert other_outcomes(__file__, "a short name", outcome) == []
     found = short_names.link("Organización de las Naciones Unidas")
     assert found.candidates[0].entity_id == "United Nations"

@@ -30,25 +30,20 @@ def filled(path: Path, *points: NamePoint, name: str = "base") -> Collection:
     return collection
 
 
-@pytest.mark.parametrize(
-    "mention",
-    "DOID:5844 DOID_5844 doid:5844 Q64 wd:Q64 C0027051 D009203 ent-001 I21.9 /m/02mjmr NCBITaxon:9606 "
-    "http://www.wikidata.org/entity/Q64 <https://yago-knowledge.org/resource/Berlin>".split(),
-)
-def test_ids_look_like_ids(mention: str) -> None:
-    """Letters with a digit, and IRIs, may be ids."""
-    assert looks_like_id(mention)
-    assert id_forms(mention)[0] == mention.strip("<>")
+def test_which_mentions_may_be_ids() -> None:
+    """Letters with a digit, and IRIs, look like ids. Of a word nothing says so: it has no form but itself.
+    A number alone, a name with spaces, or what stands for nothing is no id, and nothing is searched for it.
+    """
 
+    def outcome(mention: str) -> str:
+        forms = id_forms(mention, kb="test")
+        if looks_like_id(mention):
+            assert id_forms(mention)[0] == mention.strip("<>")
+            return "an id" if len(forms) > 1 else "as it stands"
+        return "as it stands" if forms == [mention] else "none"
 
-@pytest.mark.parametrize(
-    "mention",
-    [*"5844 12:30 é1 1.1.1.1 n/a unknown".split(), "", "type 2 diabetes", "Q64 Q65", "a1" * 5000],
-)
-def test_other_mentions_have_no_forms(mention: str) -> None:
-    """A number alone, a name with spaces, or what stands for nothing is no id, and nothing is searched for it."""
-    assert not looks_like_id(mention)
-    assert id_forms(mention) == []
+    assert other_outcomes(__file__, "form", outcome) == []
+    assert outcome("") == outcome("a1" * 5000) == "none"
 
 
 def test_the_forms_of_an_id_find_each_other() -> None:
@@ -60,12 +55,6 @@ def test_the_forms_of_an_id_find_each_other() -> None:
         return "tried" if stored in id_forms(written, kb="test") else "not tried"
 
     assert other_outcomes(__file__, "id form", outcome) == []
-
-
-@pytest.mark.parametrize("mention", "AAPL F react Re:Zero C++ 64-17-5 2024-01-31".split())
-def test_a_word_may_be_an_id_as_it_stands_alone(mention: str) -> None:
-    """Nothing says that it is an id: so it has no form but itself."""
-    assert id_forms(mention, kb="test") == [mention]
 
 
 def test_a_mention_that_is_an_id_is_linked_to_it(shares: EntityLinker) -> None:
@@ -253,26 +242,10 @@ def test_what_stands_around_a_name_changes_nothing(drugs: EntityLinker, around: 
     assert drugs.link(around.format("valsartan")).entity_id == "e1"
 
 
-@pytest.mark.parametrize(
-    "written, entity_id",
-    [
-        *(("insulin_glargine", "e0"), ("insulin%20glargine", "e0"), ("#InsulinGlargine", "e0"), ("3. valsartan", "e1")),
-        *(("Fish_and_Chips", "e3"), ("the_id", "the_id")),
-        *(("Yahoo!", "e9"), ("Yahoo", "e10"), ("The Who", "e11"), ("Who", "e12"), ("3. Liga", "e13")),
-    ],
-)
-def test_names_and_ids_keep_their_signs(drugs: EntityLinker, written: str, entity_id: str) -> None:
-    """What is a name or an id as it stands is that, before anything is taken off."""
-    assert drugs.link(written).entity_id == entity_id
-
-
-@pytest.mark.parametrize(
-    "written, entity_id", [("“Heroes”", "e4"), ("Heroes", "e5"), ('"Acme Inc."', "e6"), ("Washington, D.C.", "e8")]
-)
 @pytest.mark.parametrize("limit", [None, 5])
-def test_names_stay_as_they_are_written(drugs: EntityLinker, written: str, entity_id: str, limit: int | None) -> None:
-    """Names with marks and full stops are found by their own letters, and stay what they are in quotation marks."""
-    assert drugs.link(written, limit=limit).entity_id == entity_id
+def test_names_and_ids_keep_their_signs(drugs: EntityLinker, limit: int | None) -> None:
+    """What is a name or an id as it stands is that, before anything is taken off, and stays it in quotation marks."""
+    assert other_outcomes(__file__, "signs", lambda one: str(drugs.link(one, limit=limit).entity_id)) == []
 
 
 @pytest.mark.parametrize(

@@ -30,25 +30,15 @@ def names_of(*names: str) -> KnownNames:
     return KnownNames([(name, name) for name in names])
 
 
-@pytest.mark.parametrize(
-    "text, names",
-    [
-        ("The left ventricle was large.", ["left ventricle"]),
-        ("He has type 1 and type 2 diabetes now.", ["type 1 and type 2 diabetes"]),
-        ("We heard Panic! at the Disco there.", ["Panic! at the Disco"]),
-        ("The mandibular division [Vc] is cut.", ["mandibular division [Vc]"]),
-        ("No evidence of disease was seen.", ["no evidence of disease"]),
-        ("He read one two three four five six seven eight nine stones today.", ["five six seven eight nine stones"]),
-        ("Then Heart Of Gold and heart of gold.", ["Heart Of Gold", "heart of gold"]),
-        ("It was acute\n  myeloid not\nspecified leukemia.", ["acute myeloid not specified leukemia"]),
-        ("He read the egoist there.", ["the egoist"]),
-        ("I Was There Once is a film.", ["I Was There Once"]),
-        ("An allergy to (R)-warfarin sodium salts.", ["(R)-warfarin sodium salts"]),
-    ],
-)
-def test_a_name_may_have_any_words(text: str, names: list[str]) -> None:
+def test_a_name_may_have_any_words() -> None:
     """Stop words, negation, brackets, commas and many words do not keep a name of the base from being found."""
-    assert [a.link.entity_id for a in annotate(names_of(*names), text)] == names
+    assert differences("any words", lambda text, names: annotate(names_of(*names), text)) == {}
+    for text, name in (
+        ("The mandibular division [Vc] is cut.", "mandibular division [Vc]"),
+        ("No evidence of disease was seen.", "no evidence of disease"),
+        ("It was acute\n  myeloid not\nspecified leukemia.", "acute myeloid not specified leukemia"),
+    ):
+        assert [a.link.entity_id for a in annotate(names_of(name), text)] == [name]
 
 
 def test_a_window_is_a_name_only_as_written() -> None:
