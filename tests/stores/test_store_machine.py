@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,20 +14,13 @@ import numpy as np
 import pytest
 from edge_cases import check_files, copy_files
 from effort import THOROUGH
-from hypothesis import Phase, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.strategies import SearchStrategy
 from scored_names import ngram_rows
 from store_cases import DIM, HALF, manifest_of, many, point
 
-from pearl_qdrant.encoder.protocol import FloatArray
+from pearl_qdrant.encoder.protocol import BoolArray, FloatArray
 from pearl_qdrant.errors import CollectionExistsError, CollectionNotFoundError
 from pearl_qdrant.settings import is_url
 from pearl_qdrant.store import Collection, Store, open_store
@@ -39,6 +33,7 @@ FULL = {"description": "日刊紙\0", "popularity": 12.5, "language": "en", "ext
 ROW = st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from(["ORG", "GPE", ""]), st.integers(0, 9))
 ROWS = st.lists(ROW, min_size=1, max_size=9)
 IDS = st.lists(st.integers(0, 4).map("E{}".format), max_size=3)
+LINES = [b'{"batch":"a"}', '["Zürich \u2028",1]'.encode()]
 Row = tuple[int, int, str, int]
 
 
@@ -89,7 +84,7 @@ def check(collection: Collection, state: State) -> None:
         "kb_types": Counter(kind for one in points for kind in one.kb_types),
         "predicted_type": Counter(one.predicted_type for one in points if one.predicted_type),
     }
-    for given, wanted in (
+    for wanted_by, wanted in (
         ({"entity_ids": ["E1", "E3", "E1"]}, [one for one in points if one.entity_id in ("E1", "E3")]),
         ({"names": ["name 1"]}, [one for one in points if one.name == "name 1"]),
         (
@@ -97,8 +92,8 @@ def check(collection: Collection, state: State) -> None:
             [one for one in points if (one.name, *one.types) == ("name 1", "ORG")],
         ),
     ):
-        assert collection.find(**given, limit=99) == wanted
-        assert collection.find(**given, limit=1) == wanted[:1]
+        assert collection.find(**wanted_by, limit=99) == wanted
+        assert collection.find(**wanted_by, limit=1) == wanted[:1]
     assert collection.status().vectors == int(vectors.any(axis=1).sum())
     canonical = {one.entity_id: row for one, row in stored if one.is_canonical}
     of_entities = np.array([canonical.get(one.entity_id, np.zeros(DIM)) for one in points]).reshape(-1, DIM)
@@ -116,26 +111,27 @@ def check(collection: Collection, state: State) -> None:
     assert collection.manifest == state.manifest
 
 
-class Machine(RuleBasedStateMachine):
+KILLS = list(itertools.product(["sync_folder", "store_files", "write_content"], [False, True]))
+"""The steps of a commit, and whether a process is killed after one."""
+
+
+class Machine:
     """One collection, written by one handle; of the embedded store read by others, which keep the state they opened."""
 
-    store: Store
-    folder: Path
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.number = next(NUMBERS)
-        self.name = f"{self.folder.name}-{self.number}"
+    def __init__(self, store: Store, folder: Path, name: str) -> None:
+        self.store, self.folder, self.number = store, folder, next(NUMBERS)
+        self.name = f"{name}-{self.number}"
+        self.is_embedded = not is_url(store.location)
         self.opened = self.store.create(manifest_of(self.name))
         self.opened.append_ledger([b"first"])  # without one, the ledger of a killed edit is taken for a kept one
         self.now = State(self.opened.manifest, ledger=(b"first",))
         self.readers: list[tuple[Collection, State]] = []
 
-    def write(self, rows: list[Row], *, how: str) -> None:
+    def write(self, rows: list[Row], how: str) -> None:
         """Write names; what a load has acknowledged before it was stopped stays. A vector that is none is not read."""
         points = [one for one, _ in map(made, rows)]
         vectors = np.array([row for _, row in map(made, rows)], dtype=np.float32)
-        encodable = vectors.any(axis=1)
+        encodable: BoolArray = np.asarray(vectors.any(axis=1))
         vectors[~encodable] = np.nan
         if how == "upsert":
             self.opened.upsert(points, vectors, encodable)
@@ -147,62 +143,49 @@ class Machine(RuleBasedStateMachine):
                     raise KeyboardInterrupt
         self.now = self.now.with_rows(rows)
 
-    @initialize(rows=st.lists(ROW, min_size=6, max_size=9))
     def fill(self, rows: list[Row]) -> None:
         self.make_again(keep=True)
         self.write(rows, how="load")
-        if not is_url(self.store.location):
+        if self.is_embedded:
             self.read()
             self.edit_together([(entity, 1, kind, seed + 1) for entity, _, kind, seed in rows], ["E1"], "upsert")
 
-    @rule(rows=ROWS, how=st.sampled_from(["upsert", "load", "stopped load"]))
-    def add(self, rows: list[Row], how: str) -> None:
-        self.write(rows, how=how)
-
-    @rule(version=st.sampled_from([None, "2024ab"]), names=st.integers(0, 9))
     def describe(self, version: str | None, names: int) -> None:
         changed = self.opened.manifest.model_copy(update={"kb_version": version, "names": names})
         self.opened.write_manifest(changed)
         self.now = replace(self.now, manifest=changed)
 
-    @rule(entities=IDS)
     def delete_entities(self, entities: list[str]) -> None:
         gone = self.now.ids_of(entities)
         assert self.opened.delete_entities(entities) == len(gone)
         self.now = self.now.without(gone)
 
-    @rule(rows=ROWS, places=st.lists(st.integers(0, 17), min_size=1, max_size=3))
     def delete_points(self, rows: list[Row], places: list[int]) -> None:
         stored = sorted(self.now.points) or [point("none", "none").id]
         gone = {made(row)[0].id for row in rows} | {stored[i % len(stored)] for i in places}
         self.opened.delete_points(gone)
         self.now = self.now.without(gone)
 
-    @rule(rows=ROWS)
     def replace_payloads(self, rows: list[Row]) -> None:
         new = {one.id: one for one, _ in map(made, rows) if one.id in self.now.points}
         self.opened.replace_payloads(list(new.values()))
         changed = {one: (new[one], self.now.points[one][1]) for one in new}
         self.now = replace(self.now, points=self.now.points | changed)
 
-    @rule(lines=st.lists(st.sampled_from([b'{"batch":"a"}', '["Zürich \u2028",1]'.encode()]), min_size=1, max_size=2))
     def learn(self, lines: list[bytes]) -> None:
         self.opened.append_ledger(lines)
         self.now = replace(self.now, ledger=(*self.now.ledger, *lines))
 
-    @rule()
     def build_the_graph(self) -> None:
         self.opened.finalize()
         assert self.opened.status().is_finalized
 
-    @rule()
     def reopen(self) -> None:
         self.opened.close()
-        if not is_url(self.store.location):
+        if self.is_embedded:
             check_files(self.store.location, self.name)
         self.opened = self.store.open(self.name)
 
-    @rule(keep=st.booleans())
     def make_again(self, keep: bool) -> None:
         """A ledger belongs to a name: a collection of that name has the one that was kept, or none."""
         self.opened.close()
@@ -220,8 +203,6 @@ class Machine(RuleBasedStateMachine):
         if not keep:
             self.learn([b"first"])
 
-    @precondition(lambda self: not is_url(self.store.location))
-    @rule()
     def read(self) -> None:
         reader, vectors = self.store.open(self.name, read_only=True), np.eye(DIM, dtype=np.float32)
         given = vectors, ngram_rows([f"name {i}" for i in range(DIM)])
@@ -229,8 +210,6 @@ class Machine(RuleBasedStateMachine):
         assert next(found) == next(found)
         self.readers.append((reader, self.now))
 
-    @precondition(lambda self: not is_url(self.store.location))
-    @rule(rows=ROWS, entities=IDS, how=st.sampled_from(["upsert", "load"]))
     def edit_together(self, rows: list[Row], entities: list[str], how: str) -> None:
         """Several changes are one; of a process that is killed before the last, the disk has none."""
         before, copy = self.now, self.folder / f"killed-{next(NUMBERS)}"
@@ -247,8 +226,11 @@ class Machine(RuleBasedStateMachine):
             if how == "upsert":  # a load that was killed is resumed
                 check(left.open(self.name), before)
 
-    @precondition(lambda self: not is_url(self.store.location))
-    @rule(rows=ROWS, step=st.sampled_from(["sync_folder", "store_files", "write_content"]), is_done=st.booleans())
+    def kill_in_commits(self, rows: list[Row], more: list[Row]) -> None:
+        first, second = KILLS[self.number % 3 :: 3]
+        self.kill_in_a_commit(rows, *first)
+        self.kill_in_a_commit(more, *second)
+
     def kill_in_a_commit(self, rows: list[Row], step: str, is_done: bool) -> None:
         """A process that is killed before or after a step of a commit leaves all of a change on the disk or nothing."""
         before, copy, plain = self.now, self.folder / f"killed-{next(NUMBERS)}", getattr(edge_content, step)
@@ -273,22 +255,52 @@ class Machine(RuleBasedStateMachine):
             writer.close()
             check_files(copy, self.name)
 
-    @invariant()
     def agree(self) -> None:
         check(self.opened, self.now)
         for reader, seen in self.readers:
             check(reader, seen)
             assert reader.is_outdated or seen == self.now or not seen.points
 
-    def teardown(self) -> None:
+    def end(self) -> None:
         for one in (self.opened, *(reader for reader, _ in self.readers)):
             one.close()
         self.store.delete(self.name)
 
 
+ANYWHERE: dict[Callable[..., None], dict[str, SearchStrategy[Any]]] = {
+    Machine.write: {"rows": ROWS, "how": st.sampled_from(["upsert", "load", "stopped load"])},
+    Machine.describe: {"version": st.sampled_from([None, "2024ab"]), "names": st.integers(0, 9)},
+    Machine.delete_entities: {"entities": IDS},
+    Machine.delete_points: {"rows": ROWS, "places": st.lists(st.integers(0, 17), min_size=1, max_size=3)},
+    Machine.replace_payloads: {"rows": ROWS},
+    Machine.learn: {"lines": st.lists(st.sampled_from(LINES), min_size=1, max_size=2)},
+    Machine.build_the_graph: {},
+    Machine.reopen: {},
+    Machine.make_again: {"keep": st.booleans()},
+}
+EMBEDDED: dict[Callable[..., None], dict[str, SearchStrategy[Any]]] = {
+    **ANYWHERE,
+    Machine.read: {},
+    Machine.edit_together: {"rows": ROWS, "entities": IDS, "how": st.sampled_from(["upsert", "load"])},
+    Machine.kill_in_commits: {"rows": ROWS, "more": ROWS},
+}
+"""What is done, and with what."""
+
+
 def test_a_collection_is_what_a_dictionary_says(store: Store, name: str, tmp_path: Path) -> None:
     """After any changes, loads, reopenings and kills, everything that is read is as it was written."""
-    machine = type("OfStore", (Machine,), {"store": store, "folder": tmp_path / name})
+    actions = ANYWHERE if is_url(store.location) else EMBEDDED
     n = (12 if THOROUGH else 4) - is_url(store.location)
-    given = settings(max_examples=n, stateful_step_count=12, derandomize=True, phases=[Phase.generate], database=None)
-    run_state_machine_as_test(machine, settings=given)
+
+    @settings(max_examples=n, derandomize=True, phases=[Phase.generate], database=None, deadline=None)
+    @given(st.lists(ROW, min_size=6, max_size=9), st.permutations([*actions] * (3 if THOROUGH else 1)), st.data())
+    def run(rows: list[Row], order: list[Callable[..., None]], data: st.DataObject) -> None:
+        machine = Machine(store, tmp_path, name)
+        machine.fill(rows)
+        machine.agree()
+        for act in order:
+            act(machine, **{one: data.draw(values, one) for one, values in actions[act].items()})
+            machine.agree()
+        machine.end()
+
+    run()
