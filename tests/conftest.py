@@ -56,9 +56,6 @@ def pytest_configure() -> None:
         tempfile.tempdir = None  # found before
 
 
-EVERY_KIND = ("test_store_search.py",)
-"""Files of `tests/stores` that run on all kinds of store; the others leave `SLOW_KINDS` to the slow run."""
-
 KINDS: list[Any] = ["edge", "server-http", "server-limited", "server-tls", "server-faulty"]
 if os.environ.get("QDRANT_URL"):
     KINDS.append(pytest.param("server-real", marks=pytest.mark.server))
@@ -72,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what repeats a test on another kind of server as slow."""
     for item in items:
         call = getattr(item, "callspec", None)
-        if call and call.params.get("store") in SLOW_KINDS and item.path.name not in EVERY_KIND:
+        if call and call.params.get("store") in SLOW_KINDS:
             item.add_marker(pytest.mark.slow)
 
 

@@ -1,4 +1,6 @@
-"""`link_document`, `link` with a context and `annotate` of a document, from Python and on the command line."""
+"""`link_document`, `link` with a context and `annotate` of a document, from Python and on the command line. What the
+words around a mention, learned names and popularity say of its candidates.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from typing import Any
 
 import pytest
 from cli_runner import Run
-from linker_base import fill
+from linker_base import fill, linker_over
 
 from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.errors import FormatError, UnknownTypeError
 from pearl_qdrant.linking.documents.linking import read_document_lines
 
@@ -189,3 +192,168 @@ def test_bad_documents_name_their_line(line: str, message: str) -> None:
     """An error names the file and the line, and says what is wrong."""
     with pytest.raises(FormatError, match=rf"d\.jsonl:2: .*{message}"):
         list(read_document_lines(io.BytesIO(b"\n" + line.encode()), "d.jsonl"))
+
+
+HOMONYMS = [
+    Entity("person", "Jordan", ("Michael Jordan",), ("basketball player",), ("PERSON",)),
+    Entity("country", "Jordan", ("Hashemite Kingdom",), ("country",), ("GPE",)),
+    Entity("forest", "random forest", ("RF",)),
+    Entity("radio", "radio frequency", ("RF",)),
+]
+
+
+homonyms = linker_over(HOMONYMS, threshold=0.0)
+
+
+@pytest.mark.parametrize(
+    "mention, context, entity_id",
+    [
+        ("RF", "We grow an RF of a hundred trees, each on its own sample.", "forest"),
+        ("RF", "The antenna sends an RF signal to the receiver.", "radio"),
+        ("Jordan", "He was born in Amman, the capital of Jordan.", "country"),
+    ],
+)
+def test_a_context_chooses_between_homonyms(homonyms: EntityLinker, mention: str, context: str, entity_id: str) -> None:
+    """The passage and the words around a mention say which of two entities of one name it is."""
+    assert homonyms.link(mention, context=context).candidates[0].entity_id == entity_id
+
+
+def test_a_description_chooses_between_namesakes(shipped: Encoder) -> None:
+    """Of entities that only their stored descriptions tell apart, the one that fits the context comes first."""
+    rows = [
+        {"id": "planet", "name": "Mercury", "description": "the planet nearest to the Sun"},
+        {"id": "metal", "name": "Mercury", "description": "a chemical element, a metal that is liquid"},
+    ]
+    with EntityLinker.build(rows, model=shipped) as homonyms:
+        orbit = homonyms.link("Mercury", context="The orbit of Mercury around the Sun takes 88 days.")
+        thermometer = homonyms.link("Mercury", context="A thermometer with liquid metal: Mercury, a chemical element.")
+
+    assert [one.candidates[0].entity_id for one in (orbit, thermometer)] == ["planet", "metal"]
+    assert orbit.candidates[0].probability > orbit.candidates[1].probability
+
+
+def test_a_rule_names_its_own_candidate_and_parts_can_be_switched_off(homonyms: EntityLinker) -> None:
+    """A rule that chose another entity than the context is not given as the reason. Without types and passages,
+    homonyms stay tied in a document.
+    """
+    alone = homonyms.link("Jordan")
+    country = homonyms.link("Jordan", context="He was born in Amman, the capital of Jordan.")
+    person = homonyms.link("Jordan", context="Jordan (born 17 February 1963) is a retired player and coach.")
+
+    assert country.candidates[0].entity_id != person.candidates[0].entity_id
+    for link in (country, person):
+        is_other = link.candidates[0].entity_id != alone.candidates[0].entity_id
+        assert link.rule == (None if is_other else alone.rule)
+    text = "The antenna sends an RF signal."
+    off = homonyms.link_document(text, [(21, 23)], without=["types", "passages"])[0].link
+    on = homonyms.link_document(text, [(21, 23)])[0].link
+
+    assert off.candidates[0].probability == pytest.approx(off.candidates[1].probability)
+    assert on.candidates[0].entity_id == "radio"
+
+
+def test_learned_names_count_in_a_document(homonyms: EntityLinker) -> None:
+    """A learned name goes before what the document says alone, is shown, and counts no more after its undo."""
+    text = "We tuned the RF."
+    accepted = homonyms.accept("RF", "radio")
+    learned = homonyms.link_document(text, [(13, 15)])[0].link
+    off = homonyms.link_document(text, [(13, 15)], without=["learned names"])[0].link
+    homonyms.undo_learned(accepted.number)
+    after = homonyms.link_document(text, [(13, 15)])[0].link
+
+    assert learned.entity_id == "radio"
+    assert learned.learned[0].as_written == 1
+    assert off == after
+    assert not after.learned
+
+
+@pytest.mark.parametrize(
+    "text, entity_id",
+    [
+        ("We tuned the RF.", "forest"),
+        ("An RF antenna, tuned to the frequency of the transmitter, sends a radio signal to the receiver.", None),
+    ],
+)
+def test_a_rejection_counts_in_a_document_and_a_context(
+    homonyms: EntityLinker, text: str, entity_id: str | None
+) -> None:
+    """A rejected entity is no longer linked; another one is, if the text does not contradict it."""
+    place = text.index("RF"), text.index("RF") + 2
+    before = homonyms.link_document(text, [place], threshold=0.5)[0].link
+    rejected = homonyms.reject("RF", "radio")
+    in_document = homonyms.link_document(text, [place], threshold=0.5)[0].link
+    in_context = homonyms.link("RF", context=text, threshold=0.5)
+    homonyms.undo_learned(rejected.number)
+
+    assert before.entity_id == "radio"
+    assert in_document.entity_id == in_context.entity_id == entity_id
+    assert in_document.learned[0].rejected == 1
+
+
+PEOPLE = {
+    "China": 1_402_112_000, "India": 1_380_004_385, "United States": 329_484_123, "Brazil": 212_559_417,
+    "Japan": 125_836_021, "London": 8_961_989, "Hong Kong": 7_481_800, "Singapore": 5_685_807, "Oslo": 580_000,
+    "Norwich": 195_761, "London, Ontario": 346_765, "New London": 27_179,
+}  # fmt: skip
+"""Twelve places, and how many people live there."""
+
+PLACES = "An outbreak in China was followed by cases in Hong Kong and London. Norwich and Oslo had none."
+NAMES = ("China", "Hong Kong", "London", "Norwich", "Oslo")
+PLACE_SPANS = [(PLACES.index(name), PLACES.index(name) + len(name)) for name in NAMES]
+
+UNITS = (1.0, 0.001, 1e6, None)
+"""How many people make one; None: the base has no popularity."""
+
+
+@pytest.fixture(scope="module", params=UNITS, ids=str)
+def places(request: pytest.FixtureRequest, shipped: Encoder) -> Iterator[EntityLinker]:
+    """A linker over the places and a person, with what makes them popular counted in one unit."""
+    rows = [(name, name, "GPE", people) for name, people in PEOPLE.items()]
+    rows += [("perth-australia", "Perth", "GPE", 2_141_834), ("perth-scotland", "Perth", "GPE", 47_350)]
+    rows += [("clinton", "Clinton", "GPE", 24_469), ("bill", "Bill Clinton", "PERSON", 1_000_000)]
+    unit = request.param
+    entities = [
+        Entity(key, name, (), (), (kind,), popularity=None if unit is None else unit * people)
+        for key, name, kind, people in rows
+    ]
+    with EntityLinker.build(entities, model=shipped) as opened:
+        yield opened
+
+
+def test_a_name_of_one_place_is_as_sure_in_a_document_as_alone(places: EntityLinker) -> None:
+    """However many people live there, each place is found and linked, and no less sure than the name alone."""
+    alone = [places.link(name) for name in NAMES]
+    together = [one.link for one in places.link_document(PLACES, PLACE_SPANS)]
+    single = [places.link_document(name, [(0, len(name))])[0].link for name in NAMES]
+
+    assert [link.entity_id for link in together] == [link.entity_id for link in alone] == [*NAMES]
+    for found in (together, single):
+        for link, of_alone in zip(found, alone, strict=True):
+            assert link.probability is not None
+            assert of_alone.probability is not None
+            assert link.probability >= of_alone.probability - 1e-6, link.mention
+    for is_document in (False, True):
+        annotated = places.annotate(PLACES, document=is_document)
+        assert [(one.text, one.link.entity_id) for one in annotated] == [(name, name) for name in NAMES]
+
+
+def test_of_two_places_of_one_name_the_larger_one_is_meant(places: EntityLinker) -> None:
+    """The ratio of their people says so, and it is the same in any unit; without popularity they are ambiguous."""
+    found = places.link_document("She moved from Perth to Oslo.", [(15, 20), (24, 28)])[0].link
+    first, second = found.candidates[:2]
+
+    assert {first.entity_id, second.entity_id} == {"perth-australia", "perth-scotland"}
+    assert found.entity_id == (None if first.popularity is None else "perth-australia")
+    if first.popularity is not None:
+        assert first.probability / second.probability == pytest.approx(15.26, rel=0.01)
+
+
+def test_words_around_still_speak_against_a_name(places: EntityLinker) -> None:
+    """`Clinton` after `Bill Clinton` is the person, though a place alone has that very name."""
+    text = "Bill Clinton met reporters. Later Clinton left."
+    person, surname = places.link_document(text, [(0, 12), (34, 41)])
+
+    assert places.link("Clinton").entity_id == "clinton"
+    assert person.link.entity_id == "bill"
+    first = surname.link.candidates[0]
+    assert first.entity_id == ("clinton" if first.popularity is None else "bill")

@@ -1,9 +1,12 @@
-"""Names to vectors and phrase types: both runtimes, plain encoders, unusual names."""
+"""Names to vectors and phrase types: both runtimes, plain encoders, unusual names. What ONNX Runtime writes beside our
+work: nothing.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -345,3 +348,33 @@ def test_names_of_one_newspaper_stand_before_other_names_of_its_words(model: str
     of, *vectors = load_encoder(model).encode(["The New York Times", *same, *others]).vectors
     cosines = [float(of @ vector) for vector in vectors]
     assert min(cosines[:3]) > cosines[3] > cosines[4], cosines
+
+
+ROOT = Path(__file__).resolve().parents[2]
+ENCODE = f"""
+from pearl_qdrant.encoder.loading import load_encoder
+load_encoder({DEFAULT_MODEL!r}, device="cpu").encode(["Paris"])
+"""
+
+
+def written(home: Path, script: str, **environment: str) -> list[str]:
+    """The files that a script leaves in an empty home."""
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "ORT_"))}
+    env = {**kept, "HOME": str(home), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **environment}
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=env, check=True)
+    return [str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()]
+
+
+def test_encoding_leaves_no_file_in_the_home(tmp_path: Path) -> None:
+    """ONNX Runtime makes no id of the device and keeps no events for its maker."""
+    assert written(tmp_path / "home", ENCODE) == []
+
+
+@pytest.mark.parametrize("given", ["", "0"])
+def test_a_user_who_sets_the_variable_has_it_as_set(tmp_path: Path, given: str) -> None:
+    """Whoever wants that telemetry, or has set the variable to anything, decides."""
+    script = "import os, pathlib, pearl_qdrant; name = repr(os.environ['ORT_DISABLE_TELEMETRY'])\n"
+    script += "(pathlib.Path.home() / name).touch()"
+
+    assert written(tmp_path / "home", script, ORT_DISABLE_TELEMETRY=given) == [repr(given)]

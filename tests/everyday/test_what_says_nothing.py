@@ -3,6 +3,8 @@
 Each change keeps what a name means: the unit of popularity, a period after each name, descriptions, types, upper case,
 ids, the order, and unrelated entities beside. Exact names of one entity are linked before and after it. Names of a list
 that are merged stay so, but for `FEW` in a hundred.
+
+Names in capitals alone, as many lists have them, are read as others write them.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from pair_table import other_outcomes
 
 from pearl_qdrant import Entity, EntityLinker, read_entities
-from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.encoder.protocol import Encoder, predict_types
 from pearl_qdrant.lexical.keys import spelling_key
 from pearl_qdrant.lexical.ngrams import fold_name
+from pearl_qdrant.lexical.words import usual_case
 from pearl_qdrant.resolution import NameRecord, resolve
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "sample_base.tsv"
-EVERY, OTHERS = 23, 9  # which entities of the sample base are the base; and which of the rest are unrelated ones
+EVERY, OTHERS = 46, 9  # which entities of the sample base are the base; and which of the rest are unrelated ones
 SHORTEST = 4  # letters of a mention: shorter ones are acronyms of much else
 
 FEW = 0.03
@@ -210,3 +214,50 @@ def test_merges_stay(change: str, merged: set[tuple[str, str]], shipped: Encoder
     after = merged_pairs(LISTS[change](records), shipped, names)
     assert len(merged) > 30
     assert len(merged - after) <= MORE.get(change, FEW) * len(merged), sorted(merged - after)
+
+
+EVERY_SIXTH = 6  # which entities of the sample base are taken
+
+
+def test_capitals_alone_are_written_as_usual() -> None:
+    """Words of texts become small, names capitalised; what may be an abbreviation and other texts stay."""
+    assert other_outcomes(__file__, "usual case", usual_case) == []
+    assert usual_case("") == ""
+
+
+def test_capitals_change_no_type(shipped: Encoder) -> None:
+    """The type head says of nearly every name in capitals what it says of the name."""
+    names = [one.canonical_name for one in read_entities(SAMPLE)][::EVERY_SIXTH]
+    types, in_capitals = (_types(some, shipped) for some in (names, list(map(str.upper, names))))
+    same = sum(one == other for one, other in zip(types, in_capitals, strict=True))
+    assert same > 0.85 * len(names)
+
+
+def _types(names: list[str], encoder: Encoder) -> list[str]:
+    probabilities = encoder.encode(names).type_probabilities
+    assert probabilities is not None
+    return predict_types(probabilities).predicted_types
+
+
+def test_capitals_change_few_answers(shipped: Encoder) -> None:
+    """Other names of an entity are linked to it in capitals, too, whichever side has them."""
+    entities = [one for one in read_entities(SAMPLE) if one.aliases][:: 3 * EVERY_SIXTH]
+    mentions = [one.aliases[-1] for one in entities]
+    base = [replace(one, aliases=one.aliases[:-1], languages={}) for one in entities]
+    in_capitals = [
+        replace(one, canonical_name=one.canonical_name.upper(), aliases=tuple(map(str.upper, one.aliases)))
+        for one in base
+    ]
+    before = _linked(base, mentions, shipped)
+    for after in (
+        _linked(base, [mention.upper() for mention in mentions], shipped),
+        _linked(in_capitals, mentions, shipped),
+    ):
+        assert len(before - after) < 0.1 * len(before)
+
+
+def _linked(base: list[Entity], mentions: list[str], encoder: Encoder) -> set[str]:
+    """Entities of which the mention is linked to them; each has one."""
+    with EntityLinker.build(base, model=encoder) as linker:
+        links = linker.link_batch(mentions)
+        return {one.entity_id for one, link in zip(base, links, strict=True) if link.entity_id == one.entity_id}

@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -81,22 +80,6 @@ def server(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server
 def no_threads(kind: str) -> bool:
     """Whether no thread of this kind is left."""
     return not any(thread.name.startswith(f"pearl-qdrant-{kind}") for thread in threading.enumerate())
-
-
-def test_a_batch_over_http_answers_as_the_embedded_store(
-    tmp_path: Path, server: Server, encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both stores give the same links for every mention, in order, also among invalid ones."""
-    monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 8)
-    mentions = [f"w{i % 10} time" if i % 7 else None for i in range(20)]
-    theirs = list(server.linker.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
-    embedded = linker(open_store(tmp_path / "store"), encoder)
-    ours = list(embedded.link_batch(mentions, threshold=0.0))  # type: ignore[arg-type]
-    embedded.close()
-
-    assert [link.mention for link in theirs] == mentions
-    assert [link.entity_id for link in theirs] == [link.entity_id for link in ours]
-    assert [link.probability for link in theirs] == pytest.approx([link.probability for link in ours], abs=1e-4)
 
 
 def test_slices_are_searched_at_the_same_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,12 @@
-"""A short form is the name that its letters fit: initials, beginnings of words, and parts of compounds."""
+"""A short form is the name that its letters fit: initials, beginnings of words, and parts of compounds. A short name
+of an entity stands for its canonical name, and for no other thing that has its letters.
+"""
 
 from __future__ import annotations
 
 import pytest
 from linker_base import linker_over
+from pair_table import linked, other_outcomes
 
 from pearl_qdrant import Entity, EntityLinker
 from pearl_qdrant.linking.ranking.explain import explain_link
@@ -25,28 +28,11 @@ NAMES = (
 linker = linker_over([Entity(name, name) for name in NAMES])
 
 
-@pytest.mark.parametrize(
-    "mention, name",
-    [
-        ("ASRED", NAMES[0]),  # a small word has none, another one has
-        ("IWGM", NAMES[1]),
-        ("NCHP", NAMES[2]),
-        ("OrgbAusbV", NAMES[3]),  # parts in another order, one in the middle of a word
-        ("KüstSchG", NAMES[4]),  # the last letter is the first word
-        ("TuSMV", NAMES[6]),
-        ("HPV2", NAMES[7]),
-        ("RSBLV", NAMES[8]),
-    ],
-)
-def test_letters_find_their_name(linker: EntityLinker, mention: str, name: str) -> None:
-    """Whatever the vector of such a word is like."""
-    assert linker.link(mention).entity_id == name
-
-
-@pytest.mark.parametrize("mention", ["XKCD", "ASRQW", "GVSX", "iPhone", "McDonald", "RB"])
-def test_letters_that_fit_no_name_are_nil(linker: EntityLinker, mention: str) -> None:
-    """Other letters, a word in capitals and two letters find nothing."""
-    assert linker.link(mention).entity_id is None
+def test_letters_find_their_name(linker: EntityLinker) -> None:
+    """Whatever the vector of such a word is like: a small word may have a letter, parts may be in another order. Other
+    letters, a word in capitals and two letters find nothing.
+    """
+    assert other_outcomes(__file__, "letters", linked(linker)) == []
 
 
 @pytest.mark.parametrize("mention", ["Iwgm", "glacier", "IW GM modelling", "A" * 40, "12345", "?!", ""])
@@ -103,3 +89,43 @@ def test_an_explanation_has_the_letters(linker: EntityLinker) -> None:
     assert best.features["short_form"] > 1.0
     assert "short_form" in best.decision
     assert any("letters of a short form" in line for line in explain_link(link, Calibration()))
+
+
+SHORT_NAMES = {
+    "multiple sclerosis": ("MS", "disseminated sclerosis"),
+    "rheumatoid arthritis": ("RA",),
+    "chronic kidney disease": ("CKD",),
+    "asthma": (),
+    "Canada": ("CA", "CAN"),
+    "Israel": ("IL", "ISR"),
+    "Seychelles": ("SC",),
+    "Germany": ("DE", "DEU"),
+    "Hewlett-Packard": ("HP",),
+    "Procter & Gamble": ("P&G",),
+    "World Wildlife Fund": ("WWF",),
+    "United Nations": ("UN", "ONU"),
+    "aspirin": ("ASA", "acetylsalicylic acid"),
+    "Eastern Snow Removal Office": ("ESRO",),
+    "United States Steel": ("U.S. Steel",),
+    "Escherichia coli": ("E. coli",),
+    "John Smith": ("J. Smith",),
+    "William Taylor": ("W. Taylor",),
+}
+ENTITIES = [Entity(name, name, aliases) for name, aliases in SHORT_NAMES.items()]
+
+short_names = linker_over(ENTITIES)
+
+
+def test_a_short_name_stands_for_one_thing(short_names: EntityLinker) -> None:
+    """What the canonical name says otherwise is another thing, whatever the letters of its short name. It is found as
+    it stands, within a mention, of a slip or nickname, and by initials that the canonical name does not have.
+    """
+
+    def outcome(mention: str, name: str) -> str:
+        found = linked(short_names)(mention, name)
+        assert found == "linked" or name not in [one.name for one in short_names.link(mention).candidates]
+        return found
+
+    assert other_outcomes(__file__, "a short name", outcome) == []
+    found = short_names.link("Organización de las Naciones Unidas")
+    assert found.candidates[0].entity_id == "United Nations"

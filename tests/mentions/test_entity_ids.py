@@ -1,10 +1,11 @@
-"""Mentions that are ids of entities: which strings are ids, how bases write them, and how they are found. And what
-stands for nothing: `n/a`, `-`, `Mr.`, a number alone.
+"""Mentions that are ids of entities: which strings are ids, how bases write them, and how they are found. What stands
+for nothing: `n/a`, `-`, `Mr.`, a number alone. What lists and pages put around a name: it is linked as without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 
@@ -13,10 +14,10 @@ from linker_base import linker_over
 from pair_table import other_outcomes
 from store_cases import manifest_of, point, put
 
-from pearl_qdrant import Entity, EntityLinker
+from pearl_qdrant import Entity, EntityLinker, NilReason
 from pearl_qdrant.linking.mentions import find_by_ids, id_forms, is_no_name, looks_like_id
+from pearl_qdrant.linking.plain_mentions import bare_mention, plain_mention
 from pearl_qdrant.linking.ranking import explain_link
-from pearl_qdrant.records import NilReason
 from pearl_qdrant.store import open_store
 from pearl_qdrant.store.protocol import Collection
 from pearl_qdrant.store.schema import NamePoint
@@ -29,25 +30,20 @@ def filled(path: Path, *points: NamePoint, name: str = "base") -> Collection:
     return collection
 
 
-@pytest.mark.parametrize(
-    "mention",
-    "DOID:5844 DOID_5844 doid:5844 Q64 wd:Q64 C0027051 D009203 ent-001 I21.9 /m/02mjmr NCBITaxon:9606 "
-    "http://www.wikidata.org/entity/Q64 <https://yago-knowledge.org/resource/Berlin>".split(),
-)
-def test_ids_look_like_ids(mention: str) -> None:
-    """Letters with a digit, and IRIs, may be ids."""
-    assert looks_like_id(mention)
-    assert id_forms(mention)[0] == mention.strip("<>")
+def test_which_mentions_may_be_ids() -> None:
+    """Letters with a digit, and IRIs, look like ids. Of a word nothing says so: it has no form but itself.
+    A number alone, a name with spaces, or what stands for nothing is no id, and nothing is searched for it.
+    """
 
+    def outcome(mention: str) -> str:
+        forms = id_forms(mention, kb="test")
+        if looks_like_id(mention):
+            assert id_forms(mention)[0] == mention.strip("<>")
+            return "an id" if len(forms) > 1 else "as it stands"
+        return "as it stands" if forms == [mention] else "none"
 
-@pytest.mark.parametrize(
-    "mention",
-    [*"5844 12:30 é1 1.1.1.1 n/a unknown".split(), "", "type 2 diabetes", "Q64 Q65", "a1" * 5000],
-)
-def test_other_mentions_have_no_forms(mention: str) -> None:
-    """A number alone, a name with spaces, or what stands for nothing is no id, and nothing is searched for it."""
-    assert not looks_like_id(mention)
-    assert id_forms(mention) == []
+    assert other_outcomes(__file__, "form", outcome) == []
+    assert outcome("") == outcome("a1" * 5000) == "none"
 
 
 def test_the_forms_of_an_id_find_each_other() -> None:
@@ -59,12 +55,6 @@ def test_the_forms_of_an_id_find_each_other() -> None:
         return "tried" if stored in id_forms(written, kb="test") else "not tried"
 
     assert other_outcomes(__file__, "id form", outcome) == []
-
-
-@pytest.mark.parametrize("mention", "AAPL F react Re:Zero C++ 64-17-5 2024-01-31".split())
-def test_a_word_may_be_an_id_as_it_stands_alone(mention: str) -> None:
-    """Nothing says that it is an id: so it has no form but itself."""
-    assert id_forms(mention, kb="test") == [mention]
 
 
 def test_a_mention_that_is_an_id_is_linked_to_it(shares: EntityLinker) -> None:
@@ -184,3 +174,103 @@ def test_it_is_linked_if_the_letters_and_case_are_a_name_s_own(linker: EntityLin
     ] * 2
     names = ("Nana", "Route 66", "X", "NaN Ltd", "Dr. No", "Missing Persons", "4711 Cologne")
     assert not any(map(is_no_name, names)), "words beside it make it one"
+
+
+NAMES = (
+    *("insulin glargine", "valsartan", "Apple Pie", "Fish and Chips", "“Heroes”", "Heroes", "Acme Inc."),
+    *("Acme Incorporated Works", "Washington, D.C.", "Yahoo!", "Yahoo", "The Who", "Who", "3. Liga", "Liga"),
+)
+MARKS = ('""', "''", "“”", "‘’", "„“", "«»", "»«", "‹›", "「」")
+
+
+drugs = linker_over([*(Entity(f"e{i}", name) for i, name in enumerate(NAMES)), Entity("the_id", "a thing with an id")])
+species = linker_over([Entity("alba", "Abies alba"), Entity("s", "Acta medica"), Entity("a", "Acta medica Scand.")])
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize("mention", ["salmon burger", "Valsartan HCT", "Grandma's apple pie", "fish & chip", "AC-12"])
+def test_marks_around_and_a_full_stop_change_nothing(drugs: EntityLinker, mention: str, limit: int | None) -> None:
+    """The answer has the probabilities of the plain mention, and the mention as it was given."""
+    written = [*(marks[0] + mention + marks[1] for marks in MARKS), f"{mention}.", f'"{mention}".', f'"{mention}."']
+    if mention.endswith(("chip", "HCT", "pie")):  # its last word may be an abbreviation
+        written = [one for one in written if "." not in one]
+    plain, *others = drugs.link_batch([mention, *written], limit=limit)
+
+    assert [one.mention for one in others] == written
+    for one in others:
+        assert replace(one, mention=mention) == plain
+
+
+AROUND = (
+    *(
+        "<b>{}</b>",
+        '<a href="/x">{}</a>',
+        "**{}**",
+        "_{}_",
+        "[[{}]]",
+        "[[Page|{}]]",
+        "[{}](https://example.org/x)",
+        "({})",
+    ),
+    *("- {}", "• {}", "3) {}", "(a) {}", "{};", "{}:", "{}...", "{}*", "{} [1]", "{}[2][3]", "{}/", "{} -", "{}!"),
+    *(
+        "{} (12%)",
+        "{} (n=12)",
+        "{} (?)",
+        "{} $12.99",
+        "{} 12,345",
+        "2 x {}",
+        "{}, etc.",
+        "{} et al.",
+        "e.g. {}",
+        "aka {}",
+    ),
+    *('"{}"@en', "{}@de-AT", "<b>{}&nbsp;</b>", "https://example.org/wiki/{}", "{} \U0001f44d", "{} 12 €"),
+    *("{}®", "{} ™", "\u00ad{}", "“{}”;", "- **{}**:"),
+)
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_what_stands_around_a_name_changes_nothing(drugs: EntityLinker, around: str) -> None:
+    """Markup, bullets, signs and trademarks are no part of a mention, whether it is nearly a name or one."""
+    plain = ["Grandma's apple pie", "insulin glargin 3 ml", "salmon burgers"]
+    written = [around.format(one.replace(" ", "_") if "//" in around else one) for one in plain]
+
+    links = list(drugs.link_batch([*plain, *written]))
+    for one, other in zip(links[: len(plain)], links[len(plain) :], strict=True):
+        assert replace(other, mention=one.mention) == one
+    assert drugs.link(around.format("valsartan")).entity_id == "e1"
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_names_and_ids_keep_their_signs(drugs: EntityLinker, limit: int | None) -> None:
+    """What is a name or an id as it stands is that, before anything is taken off, and stays it in quotation marks."""
+    assert other_outcomes(__file__, "signs", lambda one: str(drugs.link(one, limit=limit).entity_id)) == []
+
+
+@pytest.mark.parametrize(
+    "authors",
+    ["Mill.", "(L.) H.Karst.", "Mill. ex Steud.", "Miller, 1768", "(Temminck & Schlegel, 1844)", "Linnaeus 1758", "L."],
+)
+def test_who_named_a_species_is_no_part_of_its_name(species: EntityLinker, authors: str) -> None:
+    """Where what is left is a name of the base; another species stays another."""
+    link, other, japanese = species.link_batch([f"Abies {one} {authors}" for one in ("alba", "cephalonica", "firma")])
+    assert (link.entity_id, link.rule) == ("alba", species.link("Abies alba").rule)
+    assert (other.entity_id, japanese.entity_id) == (None, None)
+    assert species.link("Acta medica Scand.").entity_id == "a"
+
+
+@pytest.mark.parametrize("mention", ["Treaty with Spain, 1819", "Munich Agreement, 1938", "Apple pie Inc.", "Zhu 2019"])
+def test_nobody_named_a_species_so(mention: str) -> None:
+    """A word of English, a legal form, or a single word before it."""
+    assert bare_mention(mention) == mention
+
+
+def test_what_stands_for_nothing_does_so_in_quotation_marks(drugs: EntityLinker) -> None:
+    """`"n/a"` is no name."""
+    assert [drugs.link(one).nil_reason for one in ('"n/a"', "“1985”", "'-'")] == [NilReason.NO_NAME] * 3
+
+
+def test_what_is_taken_off() -> None:
+    """Marks around the whole alone, and no full stop of an abbreviation."""
+    assert other_outcomes(__file__, "plain", plain_mention) == []

@@ -1,18 +1,22 @@
-"""Which names of a base a text mentions: by letter case, by how common words are, and as a whole."""
+"""Which names of a base a text mentions: by letter case, by how common words are, and as a whole; in any language."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from exact_linker import Names, annotate, differences
 from linker_base import linker_over
 from pair_table import other_outcomes
 
-from pearl_qdrant import Candidate, Entity, EntityLinker
+from ingest.load_base import load_base
+from pearl_qdrant import Candidate, Entity, EntityLinker, Link
+from pearl_qdrant.linking.mention_detection.annotate import annotate_blocks
+from pearl_qdrant.linking.mention_detection.blocks import read_blocks
 from pearl_qdrant.linking.mention_detection.name_policy import NameCase, Writing, may_mention
 from pearl_qdrant.linking.mention_detection.spans import Shape, Span
-from pearl_qdrant.linking.options import CommonWords
+from pearl_qdrant.linking.options import AnnotateOptions, CommonWords, LinkOptions
 from pearl_qdrant.store.schema import NamePoint
 
 
@@ -218,3 +222,121 @@ def test_a_day_of_the_week_is_no_alias() -> None:
         return may_mention(span, "Wednesday", candidate, NameCase(), is_exact=True, common_words=common_words)
 
     assert (may(club), may(day), may(club, "all")) == (False, True, True)
+
+
+BASE = """id	name	type	aliases
+office	Microsoft Office	PRODUCT|software	Office|MS Office
+windows	Microsoft Windows	PRODUCT|software	Windows
+shell	Shell plc	ORG|company	Shell|Royal Dutch Shell
+amazon	Amazon	ORG|company	Amazon.com
+ford	Ford	ORG|company	Ford Motor Company
+google	Google	ORG|company	Google LLC
+time	Time	WORK_OF_ART|magazine	Time Magazine
+nature	Nature	WORK_OF_ART|magazine	Nature (journal)
+circus	Monty Python's Flying Circus	WORK_OF_ART|series	Flying Circus
+rice	Condoleezza Rice	PERSON|politician	Rice
+reading	Reading	GPE|city	Reading, Berkshire
+turkey	Turkey	GPE|country	Republic of Turkey
+caps	Washington Capitals	ORG|team	Caps
+nyc	New York City	GPE|city	NYC|New York
+order	New Order	ORG|band	New Order (band)
+coffee	coffee	OTHER|drink	cup of coffee
+aspirin	acetylsalicylic acid	OTHER|drug	aspirin|Aspirin
+mi	myocardial infarction	OTHER|disease	heart attack|Heart Attack
+diabetes	diabetes mellitus	OTHER|disease	diabetes
+bird	turkey (bird)	OTHER|animal	turkey
+"""
+
+
+@pytest.fixture(scope="module")
+def brands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EntityLinker]:
+    """A linker of that base, with the shipped model."""
+    folder = tmp_path_factory.mktemp("common")
+    path = folder / "base.tsv"
+    path.write_text(BASE, encoding="utf-8")
+    load_base(path, "base", store=str(folder / "store"))
+    with EntityLinker.open("base", store=str(folder / "store")) as opened:
+        yield opened
+
+
+def test_only_names_are_mentions(brands: EntityLinker) -> None:
+    """A word in lower case, its plural, or a part of a name is no mention of a proper name; real mentions are found."""
+    assert differences("common words", lambda text, _: brands.annotate(text)) == {}
+
+
+UNTYPED = ["Split", "Garbage", "Kiss", "Sandwich", "Filter", "Bath", "Leipzig", "Lisbon", "Genoa", "Bremen", "Oslo"]
+
+
+untyped = linker_over(Entity(name, name) for name in UNTYPED)
+
+
+def test_words_are_no_names_in_a_base_without_types(untyped: EntityLinker) -> None:
+    """Its other names show that it has proper names."""
+    assert differences("common words without types", lambda text, _: untyped.annotate(text)) == {}
+
+
+def test_a_text_that_is_a_name_and_nothing_else_mentions_it(brands: EntityLinker) -> None:
+    """A cell of a table is a name as `link` takes it, also where it is a common word; as the base writes it."""
+    cells = ["Reading", "Time", "Office", "Caps", " turkey\n", "time", "reading", ""]
+
+    found = [[one.text for one in some] for some in brands.annotate_batch(cells)]
+
+    assert found == [["Reading"], ["Time"], ["Office"], ["Caps"], ["turkey"], [], [], []]
+    assert brands.annotate("Time", common_words="skip") == []
+
+
+FOREIGN = [
+    "Mir zur Feier",
+    "Ein Erfolg",
+    "Hermann Bahr",
+    "Burgtheater",
+    "lung cancer",
+    "acetylsalicylic acid",
+    "type 2 diabetes",
+    "asthma",
+    "heart valve disease",
+    "Αθήνα",
+    "プレイステーション",
+    "千と千尋の神隠し",
+    "กรุงเทพมหานคร",
+]
+
+
+foreign = linker_over(Entity(name, name) for name in FOREIGN)
+
+
+class Counted:
+    """A linker's state that notes which strings are linked."""
+
+    def __init__(self, foreign: EntityLinker) -> None:
+        self.state, self.linked = foreign.state, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.state, name)
+
+    def links(self, mentions: Iterable[str], options: LinkOptions) -> Iterator[Link]:
+        strings = list(mentions)
+        self.linked += strings
+        return self.state.links(strings, options)
+
+
+GERMAN = """Ich habe gestern lange gewartet und dann doch noch mit Hermann Bahr gesprochen, der sehr müde war und mir
+sagte, daß er bald wieder verreisen werde, ohne das Burgtheater gesehen zu haben."""
+FRENCH = """Nous avons attendu très longtemps hier soir, et je ne sais pas encore si le malade souffre vraiment d'un
+asthma ou bien d'autre chose que personne ne veut dire."""
+
+
+@pytest.mark.parametrize("text, wanted", [(GERMAN, ["Hermann Bahr", "Burgtheater"]), (FRENCH, ["asthma"])])
+def test_few_strings_of_a_text_are_linked(foreign: EntityLinker, text: str, wanted: list[str]) -> None:
+    """A language without a list of common words costs no search for each run of its words."""
+    counted, options = Counted(foreign), AnnotateOptions()
+
+    found = [one.text for some in annotate_blocks(counted, read_blocks(text, options), options) for one in some]
+
+    assert found == wanted
+    assert len(counted.linked) <= 2 * len(wanted), counted.linked
+
+
+def test_a_run_of_words_is_a_mention_if_one_name_has_them_all(foreign: EntityLinker) -> None:
+    """In any order, spelling and number, and but for slips; a part of it that is like a name is none."""
+    assert differences("words of one name", lambda text, _: foreign.annotate(text)) == {}

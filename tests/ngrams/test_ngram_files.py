@@ -339,13 +339,13 @@ def test_a_document_keeps_its_best_ngrams(tmp_path: Path) -> None:
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the text, with four times the distinct words, takes the memory of one."""
-    monkeypatch.setattr(levels, "_PIECE", 1000)
-    monkeypatch.setattr("training.ngrams.files.MAX_CACHED", 500)
+    monkeypatch.setattr(levels, "_PIECE", 500)
+    monkeypatch.setattr("training.ngrams.files.MAX_CACHED", 250)
     monkeypatch.setattr("ingest.io.streams.CHUNK", 1 << 12)
     peaks = []
-    options = NgramOptions(min_count=1, min_pmi=-99, block_words=1000, max_words=2)
+    options = NgramOptions(min_count=1, min_pmi=-99, block_words=500, max_words=2)
     # The first for what any first call keeps; twice each, since threads of other tests may take memory meanwhile.
-    for n_documents in (20, 40, 40, 160, 160):
+    for n_documents in (10, 20, 20, 80, 80):
         path = tmp_path / f"{n_documents}.txt"
         path.write_text("".join(" ".join(f"w{i}x{k // 2}" for k in range(80)) + "\n" for i in range(n_documents)))
         tracemalloc.start()

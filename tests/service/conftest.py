@@ -28,4 +28,4 @@ def service_settings(base_store: Path, tmp_path_factory: pytest.TempPathFactory)
     )
 
 
-client = client_of("service_settings")
+client = client_of("service_settings", scope="session")

@@ -4,92 +4,112 @@ Names are found by prefix, by a word's prefix, and with a slip.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import orjson
 import pytest
 from edge_cases import wait_until
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linker_base import ENTITIES
+from pair_table import other_outcomes
+from service_client import handle_of
 
+from pearl_qdrant import Annotation
+from pearl_qdrant.linking.ranking.explain import explain_link
+from pearl_qdrant.records import link_record
 from pearl_qdrant.service.names import NameIndex, build_index, fold
 from pearl_qdrant.store.schema import NamePoint
 
-
-def test_mentions_are_linked_in_their_order(client: TestClient) -> None:
-    """A batch of mentions has one link each, with candidates and probability, or NIL with a reason."""
-    answer = client.post("/v1/link", json={"mentions": ["NYTimes", "Big Apple"], "limit": 1, "threshold": 0})
-
-    assert answer.status_code == 200
-    first, second = answer.json()["links"]
-    assert (first["mention"], first["entity_id"]) == ("NYTimes", "nyt")
-    assert (second["mention"], second["entity_id"]) == ("Big Apple", "nyc")
-    assert len(first["candidates"]) == 1
-    assert "features" not in first["candidates"][0]
+MENTIONS = ["NYTimes", "Big Apple", "New York", "NYTimes; heart attack", "zzz qqq", ""]
 
 
-def test_columns_beside_the_mentions_must_fit(client: TestClient) -> None:
-    """Values of a property are one for each mention, and of a property that the base has; null changes nothing."""
-    plain = client.post("/v1/link", json={"mentions": ["NYTimes"]}).json()["links"][0]
-    body = {"mentions": ["NYTimes"], "properties": {"kb_types": [None]}}
-    short = client.post("/v1/link", json={**body, "properties": {"kb_types": []}})
-    unknown = client.post("/v1/link", json={**body, "properties": {"no such": ["x"]}})
-    agreeing = client.post("/v1/link", json={**body, "properties": {"kb_types": ["newspaper"]}}).json()["links"][0]
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"limit": 1, "threshold": 0}, {"threshold": 1}, {"on_tie": "null"}, {"on_tie": "first", "nil_bias": 5.0}),
+        *({"types": ["state"]}, {"types": ["state"], "type_mode": "soft", "limit": 9}, {"type_mode": "off"}),
+        *({"languages": ["en"], "threshold": 0}, {"languages": ["fi"]}, {"context": "A newspaper"}, {"split": True}),
+        *({"properties": {"kb_types": ["newspaper", None, "state", *[None] * 3]}},),
+    ],
+)
+@pytest.mark.parametrize("explain", [False, True])
+def test_mentions_are_linked_as_the_linker_does(client: TestClient, options: dict[str, Any], explain: bool) -> None:
+    """Each option counts, and answers come in the order of the mentions; an explanation has features and lines."""
+    linker, given = handle_of(client).linker, options
+    if explain and "properties" not in options:  # which shows whatever the answer needs
+        given = {"limit": 10, **options}
+    answer = client.post("/v1/link", json={"mentions": MENTIONS, "explain": explain, **given}).json()["links"]
+    links = list(linker.link_batch(MENTIONS, **given))
 
-    same = client.post("/v1/link", json=body).json()["links"][0]
-    assert (same["entity_id"], same["probability"]) == (plain["entity_id"], pytest.approx(plain["probability"]))
-    assert (short.status_code, unknown.status_code) == (422, 422)
-    assert "no property 'no such'" in unknown.text
-    assert agreeing["candidates"][0]["properties"]["kb_types"] == 1.0
-
-
-def test_a_link_that_its_row_changed_is_explained(client: TestClient) -> None:
-    """With columns and `explain` an answer says that the row changed the link."""
-    body = {"mentions": ["New York"], "properties": {"kb_types": ["state"]}, "explain": True}
-    answer = client.post("/v1/link", json=body)
-
-    assert answer.status_code == 200, answer.text
-    changed = [one for one in answer.json()["links"] if one["rule"] == "properties"]
-    assert changed
-    assert all("the values of its row" in one["explanation"][0] for one in changed)
-
-
-def test_lists_are_split_when_asked(client: TestClient) -> None:
-    """A list of names is NIL; `split` adds the links of its names."""
-    whole, split = (
-        client.post("/v1/link", json={"mentions": ["NYTimes; heart attack"], "split": one}).json()["links"][0]
-        for one in (False, True)
-    )
-
-    assert (whole["nil_reason"], "parts" in whole) == ("several_names", False)
-    assert [one["entity_id"] for one in split["parts"]] == ["nyt", "mi"]
+    explained = [one.pop("explanation") for one in answer if explain]
+    parts = [{"parts": list(map(link_record, one.parts))} if one.parts else {} for one in links]  # not explained
+    records = [link_record(one, is_explained=explain) for one in links]
+    assert answer == [as_json(one | more) for one, more in zip(records, parts, strict=True)]
+    assert explained == [explain_link(link, linker.calibration, linker.model) for link in links if explain]
 
 
-def test_options_of_the_linker_count(client: TestClient) -> None:
-    """Types filter, a threshold makes NIL, and an explanation has features and lines."""
-    typed = {"mentions": ["New York"], "types": ["state"], "threshold": 0, "explain": True}
-    found = client.post("/v1/link", json=typed).json()["links"][0]
-    nil = client.post("/v1/link", json={"mentions": ["zzz qqq"], "threshold": 1}).json()["links"][0]
-
-    assert found["entity_id"] == "nys"
-    assert found["explanation"][0].startswith("linked")
-    assert "dense" in found["candidates"][0]["features"]
-    assert (nil["entity_id"], nil["nil_reason"]) == (None, "below_threshold")
+PLACES = {"spans": [{"start": 4, "end": 11}, {"start": 18, "end": 21}], "threshold": 0}
 
 
-def test_languages_choose_the_names(client: TestClient) -> None:
-    """A name in another language is not found; one without a language is. Answers show the language of the name."""
-    found, other = (
-        client.post("/v1/link", json={"mentions": ["Big Apple"], "languages": [code], "threshold": 0}).json()
-        for code in ("en", "fi")
-    )
-    refused = client.post("/v1/link", json={"mentions": ["Big Apple"], "languages": ["en"] * 5})
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        *(
+            ("annotate", one)
+            for one in ({"threshold": 0.2}, {"nested": True}, {"include_nil": True}, {"document": True})
+        ),
+        *(("annotate", {"assertions": [one]}) for one in ("affirmed", "other_person", "other-person")),
+        *(("annotate", one) for one in ({"types": ["GPE"]}, {"common_words": "skip", "on_tie": "first"}, PLACES)),
+        *(("documents", one) for one in (PLACES, {**PLACES, "types": ["GPE"], "limit": 2, "without": ["passages"]})),
+    ],
+)
+def test_texts_are_annotated_as_the_linker_does(client: TestClient, path: str, body: dict[str, Any]) -> None:
+    """Mentions are found, or linked at their places, which count code points; so it is with those of a document."""
+    linker = handle_of(client).linker
+    text = "The NYTimes was in NYC. \U0001f5de She never had a heart attack there, The New York Times said."
+    found = client.post(f"/v1/{path}", json={"text": text, **body}).json()["annotations"]
+    options = {**body, "spans": [(one["start"], one["end"]) for one in body["spans"]]} if "spans" in body else body
+    expected = (linker.annotate if path == "annotate" else linker.link_document)(text, **options)
 
-    assert [found["links"][0]["candidates"][0][key] for key in ("name", "language")] == ["Big Apple", "en"]
-    assert {one["language"] for one in other["links"][0]["candidates"]} == {None}
-    assert (refused.status_code, refused.json()["where"]) == (422, "languages")
+    assert found == [as_json({**vars_of(one), "link": link_record(one.link)}) for one in expected]
+    assert "other" in str(body) or found
+
+
+def vars_of(annotation: Annotation) -> dict[str, Any]:
+    """The fields of an annotation."""
+    return {one.name: getattr(annotation, one.name) for one in fields(annotation)}
+
+
+def as_json(record: Any) -> Any:
+    """A record as a client reads it."""
+    return orjson.loads(orjson.dumps(record))
+
+
+@pytest.mark.parametrize(
+    "path, body, where, said",
+    [
+        ("link", {"mentions": ["x"], "languages": ["en"] * 5}, "languages", "max_"),
+        (
+            "link",
+            {"mentions": ["x"], "properties": {"kb_types": []}},
+            "properties.kb_types",
+            "has 0 values, mentions 1",
+        ),
+        ("link", {"mentions": ["x"], "properties": {"no such": ["x"]}}, "", "no property 'no such'"),
+        ("documents", {"text": "short", "spans": [{"start": 0, "end": 9}]}, "spans.0", "is 0 to 9"),
+    ],
+)
+def test_what_does_not_fit_is_named(client: TestClient, path: str, body: dict[str, Any], where: str, said: str) -> None:
+    """Columns of another length, or that the base does not have, too many languages, and places outside the text."""
+    answer = client.post(f"/v1/{path}", json=body)
+
+    assert (answer.status_code, answer.json().get("where", "")) == (422, where)
+    assert said in answer.text
 
 
 def test_a_program_in_javascript_gives_the_spans_of_its_recogniser(client: TestClient) -> None:
@@ -115,33 +135,6 @@ def test_a_program_in_javascript_gives_the_spans_of_its_recogniser(client: TestC
     assert "spans.0 is 0 to 56, but the text has 55 UTF-16 code units" in outside.json()["message"]
     both = client.post("/v1/annotate", json={**body, "document": True})
     assert (both.status_code, "label_types is not for document" in both.json()["message"]) == (422, True)
-
-
-def test_mentions_in_a_text_are_found(client: TestClient) -> None:
-    """A text is annotated; offsets count code points. Each mention has an assertion and its trigger, and the request
-    may keep some.
-    """
-    text = "\U0001f5de She read the NYTimes."
-    found = client.post("/v1/annotate", json={"text": text, "threshold": 0.2}).json()["annotations"]
-
-    at = text.index("NYTimes")
-    assert [one["link"]["entity_id"] for one in found if one["start"] == at] == ["nyt"]
-    assert all(text[one["start"] : one["end"]] == one["text"] for one in found)
-    body = {"text": "She never read the NYTimes.", "threshold": 0.2}
-    (found,) = client.post("/v1/annotate", json=body).json()["annotations"]
-    assert (found["text"], found["assertion"], found["trigger"]) == ("NYTimes", "negated", "never")
-    for others in (["affirmed"], ["other_person"], ["other-person"]):
-        assert client.post("/v1/annotate", json={**body, "assertions": others}).json()["annotations"] == []
-
-
-def test_mentions_of_a_document_are_linked_at_their_places(client: TestClient) -> None:
-    """A document with known places has one annotation for each; a place behind the end of the text is named."""
-    body = {"text": "The NYTimes is in NYC.", "spans": [{"start": 4, "end": 11}, {"start": 18, "end": 21}]}
-    found = client.post("/v1/documents", json={**body, "threshold": 0}).json()["annotations"]
-    outside = client.post("/v1/documents", json={"text": "short", "spans": [{"start": 0, "end": 9}]})
-
-    assert [one["link"]["entity_id"] for one in found] == ["nyt", "nyc"]
-    assert (outside.status_code, outside.json()["where"]) == (422, "spans.0")
 
 
 def test_names_are_suggested_while_they_are_typed(client: TestClient) -> None:
@@ -249,40 +242,15 @@ def found(index: NameIndex, query: str, **options: int) -> list[str]:
     return [one.name for one in index.find(query, **options)]
 
 
-EINSTEIN = ("Albert Einstein", "Paris", "Elephant")
-
-
-@pytest.mark.parametrize(
-    "base, query, expected",
-    [
-        pytest.param(
-            *(("Great Yorkshire", "Yorkshire", "York", "New York"), "york"),
-            ["York", "New York", "Yorkshire", "Great Yorkshire"],
-            id="names, beginnings, inner words",
-        ),
-        *(
-            pytest.param(EINSTEIN, query, ["Albert Einstein"], id=f"a slip: {query}")
-            for query in ("enstein", "eiinstein", "eimstein", "ienstein", "albert einstien", "alberteinstein")
-        ),
-        pytest.param(
-            *(("University of Cambridge", "Oxford"), "universty of cambrige"),
-            ["University of Cambridge"],
-            id="two slips of a long query",
-        ),
-        pytest.param(("Martin", "Mertin"), "martin", ["Martin"], id="no slip beside a whole name"),
-        pytest.param(("Martin", "Mertin"), "marti", ["Martin", "Mertin"], id="a slip beside a beginning"),
-        pytest.param(("York",), "yrk", [], id="three letters are too few for a slip"),
-        pytest.param(("Éclair-au chocolat",), "eclair au", ["Éclair-au chocolat"], id="accents and signs"),
-        pytest.param(("α-synuclein",), "ALPHA syn", ["α-synuclein"], id="Greek letters and case"),
-        pytest.param(("C++", "C"), "c++", ["C++"], id="symbols"),
-        pytest.param(("東京都",), "東京", ["東京都"], id="another script"),
-        pytest.param((), "anything", [], id="no names"),
-    ],
-)
-def test_names_are_found_by_what_was_typed(base: tuple[str, ...], query: str, expected: list[str]) -> None:
+def test_names_are_found_by_what_was_typed() -> None:
     """A name, the beginning of one, or of a word of one, in this order; then names with a slip, where it is likely."""
-    assert found(index_of(*base), query) == expected
-    assert found(index_of(*base), query, limit=2) == expected[:2]
+
+    def outcome(query: str, *base: str) -> str:
+        names = found(index_of(*base), query)
+        assert found(index_of(*base), query, limit=2) == names[:2]
+        return "; ".join(names) or "none"
+
+    assert other_outcomes(__file__, "typed", outcome) == []
 
 
 def test_the_best_of_a_long_range_are_found() -> None:

@@ -1,5 +1,6 @@
-"""The service as a process: stopped under load, with workers that are killed, with clients that hang up.
-Schemathesis on the OpenAPI schema: no failure of the service, and nothing that the schema does not declare.
+"""The service as a process: stopped under load, with workers that are killed, with clients that hang up, faults of its
+store, its memory, and the files that it leaves. Schemathesis on the OpenAPI schema: no failure, nothing that is not
+declared.
 """
 
 from __future__ import annotations
@@ -10,13 +11,23 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import service_client
 from edge_cases import wait_until
-from linker_base import ENTITIES, fill
+from linker_base import ENTITIES, fill, fill_server
+from qdrant_double import QdrantDouble
 from service_process import KEY, WAIT_S, Clients, Running, by_process, serving, workers_of
+
+from pearl_qdrant.linking.learned.learning import learned_pairs
+from pearl_qdrant.service import ServiceSettings
+from pearl_qdrant.store.open import open_store
 
 pytestmark = pytest.mark.slow
 
@@ -152,3 +163,131 @@ def test_the_schema_is_kept(tmp_path: Path, model: Path) -> None:
 
     assert found.returncode == 0, found.stdout[-8000:]
     assert errors == []
+
+
+@pytest.fixture
+def server(model: Path) -> Iterator[QdrantDouble]:
+    """A server with the collection `base`."""
+    with QdrantDouble() as double:
+        fill_server(double.url, "base", str(model), ENTITIES)
+        yield double
+
+
+def accepted_in(store: str) -> set[str]:
+    """The mentions that a collection has learned."""
+    with closing(open_store(store)) as opened, closing(opened.open("base", read_only=True)) as collection:
+        return {mention for mention, _ in learned_pairs(collection)}
+
+
+def test_a_store_that_fails_again_and_again_never_makes_a_wrong_answer(server: QdrantDouble, tmp_path: Path) -> None:
+    """With every seventh request to the server lost, before or after it counted, all answers are right, and all that
+    is accepted is kept.
+    """
+    settings = ServiceSettings(
+        store=server.url, cache=str(tmp_path), allow_writing=True, api_keys=service_client.KEYS,
+        reload_s=0.05, server_reload_s=0.05, store_wait_s=0.1,
+    )  # fmt: skip
+    with service_client.serving(settings, base_url="http://localhost") as client:
+
+        def ask(path: str, body: Any) -> tuple[int, Any]:
+            answer = client.post(path, json=body)
+            return answer.status_code, answer.json()
+
+        server.drop_every = 7
+        clients = Clients(ask)
+        try:
+            clients.wait_for(accepted=10, answers=60)
+        finally:
+            clients.stop()
+            server.drop_every = 0
+
+    assert clients.wrong == []
+    assert set(clients.statuses) <= {200, 503}
+    assert clients.accepted <= accepted_in(server.url) <= clients.asked
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_accepted_outlives_the_process(how: signal.Signals, tmp_path: Path, model: Path) -> None:
+    """After a stop or a kill under load, each link that was accepted with 200 is in the ledger, and nothing else; a
+    new process serves it.
+    """
+    store = tmp_path / "store"
+    fill(store, "base", str(model), ENTITIES, is_loaded=True)
+    with serving(store, tmp_path, "--set", "allow_writing=yes") as service:
+        clients = Clients(by_process(service))
+        try:
+            clients.wait_for(accepted=10, answers=40)
+            service.process.send_signal(how)
+            service.process.wait(WAIT_S)
+        finally:
+            clients.stop()
+
+    assert clients.wrong == []
+    assert set(clients.statuses) <= {200, 0}
+    assert clients.accepted <= accepted_in(str(store)) <= clients.asked
+    with serving(store, tmp_path, "--set", "allow_writing=yes") as service:
+        assert [service.link(mention) for mention in sorted(clients.accepted)[:3]] == ["nyc"] * 3
+
+
+START_MB, PEAK_MB = 450, 600
+"""A service whose encoder and judge each open the model starts with 540, and had 960 when links waited as objects."""
+
+
+def peak_mb(service: Running) -> int:
+    """The most memory that the process ever had."""
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) // 1024
+
+
+def test_a_service_stays_small_under_large_bodies(tmp_path: Path) -> None:
+    """It starts with less than 450 MB, and four bodies of a thousand mentions with 20 candidates each add 150."""
+    store = tmp_path / "store"
+    demo = [sys.executable, "-m", "pearl_qdrant", "demo", "--store", str(store)]
+    subprocess.run(demo, check=True, stdin=subprocess.DEVNULL, timeout=WAIT_S)
+    names = ("New York Times", "heart attack", "Paper Mills", "Victoria")
+    bodies = [{"mentions": [f"{name} {i}" for i in range(1000)], "limit": 20} for name in names]
+    roomy = ("--set", "max_queued_mentions=4000", "--set", f"timeout_s={WAIT_S}")
+    with serving(store, tmp_path, *roomy) as service, ThreadPoolExecutor(len(bodies)) as clients:
+        assert service.link("NYTimes") == "the-new-york-times"
+        at_start = peak_mb(service)
+        answers = list(clients.map(lambda body: service.ask("POST", "/v1/link", body), bodies))
+        at_most = peak_mb(service)
+
+    assert [(status, len(answer["links"])) for status, answer in answers] == [(200, 1000)] * len(bodies)
+    assert at_start < START_MB
+    assert at_most < PEAK_MB
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_nothing_is_left_outside_the_folders_that_the_docs_name(
+    tmp_path: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`docs/configuration.md` says where everything lies."""
+    home, temp, work = (tmp_path / name for name in ("home", "temp", "work"))
+    work.mkdir()
+    for name, folder in {"HOME": home, "TMPDIR": temp}.items():
+        folder.mkdir()
+        monkeypatch.setenv(name, str(folder))
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PEARL_QDRANT_STORE", "QDRANT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def run(*command: str) -> None:
+        subprocess.run([sys.executable, "-m", "pearl_qdrant", *command], cwd=work, check=True, timeout=WAIT_S)
+
+    store, cache = home / ".local/share/pearl-qdrant", home / ".cache/pearl-qdrant"
+    run("demo")
+    with serving(store, work, cache=cache.parent) as service:
+        assert service.link("Paris") is not None
+    fitted = ["--out", str(work / "fitted"), "--steps", "1", "--set", "batch_size=8"]
+    run("train", "fit", "--base-model", str(bert), "--aliases", str(ROOT / "examples/sample_base.tsv"), *fitted)
+
+    files = [path for folder in (home, temp, work) for path in folder.rglob("*") if path.is_file()]
+    allowed = (store, cache, work / "fitted")
+    left = [str(path.relative_to(tmp_path)) for path in files if not any(path.is_relative_to(one) for one in allowed)]
+    assert left == ["work/service.log"]
+    assert any(path.is_relative_to(store) for path in files)

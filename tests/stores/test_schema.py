@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 import pytest
-from hypothesis import given
+from effort import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -29,6 +30,7 @@ POINTS = st.builds(
 )
 
 
+@settings(max_examples=examples(100))
 @given(POINTS)
 def test_a_point_comes_back_as_it_was(point: NamePoint) -> None:
     """Whatever its texts, a point read from its payload equals the one written, with the head's prediction too."""

@@ -1,32 +1,20 @@
-"""The behaviour of every store: the embedded one, and a server over HTTP.
+"""The behaviour of every store: the embedded one, and a server over HTTP; what is closed, and ledgers.
 
 With QDRANT_URL set (and QDRANT_API_KEY), a real server is tested too; tests only touch their own collections.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from store_cases import DIM, HALF, found, many, point, put, unit, yes
+from store_cases import DIM, HALF, found, manifest_of, many, point, put, unit, yes
 
 from pearl_qdrant.encoder.protocol import FloatArray
-from pearl_qdrant.errors import InvalidPointError
-from pearl_qdrant.store import Collection
+from pearl_qdrant.errors import InvalidPointError, StoreClosedError
+from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.schema import NamePoint
-
-
-def test_unencodable_names_are_kept_and_never_found_by_vector(collection: Collection) -> None:
-    """A name without a vector is counted and found exactly, but no search by vector returns it; its row is not read."""
-    points = [point("1", "word"), point("2", "\U0001f600"), point("3", "\U0001f601")]
-    vectors = unit([1.0], [], [])
-    vectors[2] = np.nan
-    collection.upsert(points, vectors, np.array([True, False, False]))
-
-    assert collection.count() == 3
-    assert collection.status().vectors == 1
-    assert found(collection, [1.0]) == ["word"]
-    assert found(collection, [1.0], types=("ORG",)) == ["word"]
-    assert [p.entity_id for p in collection.find(names=["\U0001f600"], limit=5)] == ["2"]
 
 
 def test_invalid_unicode_finds_nothing(collection: Collection) -> None:
@@ -73,25 +61,9 @@ def test_a_bulk_load_stores_everything(collection: Collection) -> None:
     assert found(collection, vectors[0].tolist(), limit=1) != ["name 0"]
 
 
-def test_an_error_in_a_load_keeps_what_was_acknowledged(collection: Collection) -> None:
-    """If I stop a load by an exception, the flushed points stay."""
-    points, vectors, encodable = many(20)
-
-    def load() -> None:
-        with collection.writer() as writer:
-            writer.write(points, vectors, encodable)
-            writer.flush()
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        load()
-
-    assert collection.count() == 20
-
-
 @pytest.mark.parametrize("through_writer", [False, True])
 def test_bad_points_are_refused_with_their_name(collection: Collection, through_writer: bool) -> None:
-    """NaN, zero vectors, wrong widths and invalid Unicode are errors that name the point; nothing is stored."""
+    """NaN, zero vectors, wrong widths and invalid Unicode are errors that name the point, and change nothing."""
     good, nan = unit([1.0], [1.0]), unit([1.0], [1.0])
     nan[1, 3] = np.nan
     cases = [
@@ -115,14 +87,54 @@ def test_bad_points_are_refused_with_their_name(collection: Collection, through_
         str(caught.value).encode("utf-8")
 
     assert collection.count() == 0
-
-
-def test_a_bad_payload_changes_nothing(collection: Collection) -> None:
-    """A new payload with invalid Unicode is refused, and the stored one stays."""
-    old = point("1", "a", description="x")
-    put(collection, (old, [1.0, 0.5]))
-
+    collection.upsert([point("0", "good")], unit([1.0]), yes(1))
     with pytest.raises(InvalidPointError, match="lone surrogate"):
-        collection.replace_payloads([point("1", "a", description="\udc80")])
-    assert collection.get([old.id]) == {old.id: old}
+        collection.replace_payloads([point("0", "good", description="\udc80")])
+    assert [one.description for one in collection.scroll()] == [None]
     assert collection.get([]) == {}
+
+
+def test_using_a_closed_collection_is_a_clear_error(store: Store, collection: Collection, name: str) -> None:
+    """Using a closed collection, or a load outside its block, is an error that says what to do."""
+    points, vectors, encodable = many(2)
+    writer = collection.writer()
+    with pytest.raises(StoreClosedError, match=f"'{name}' is not open: use it in a with statement"):
+        writer.write(points, vectors, encodable)
+    with pytest.raises(StoreClosedError, match="with statement"):
+        writer.flush()
+    collection.finalize()
+    collection.close()
+    collection.close()
+    uses: list[Callable[[], object]] = [
+        collection.count,
+        collection.status,
+        collection.type_counts,
+        collection.finalize,
+        lambda: collection.writer().__enter__(),
+        lambda: collection.upsert(points, vectors, encodable),
+        lambda: collection.search(vectors, limit=1),
+        lambda: collection.find(names=["a"], limit=1),
+        lambda: collection.get([points[0].id]),
+        lambda: next(collection.scroll()),
+        lambda: collection.replace_payloads(points),
+        lambda: collection.delete_entities(["E1"]),
+        lambda: collection.delete_points({points[0].id}),
+        lambda: collection.write_manifest(manifest_of(name)),
+    ]
+
+    for use in uses:
+        with pytest.raises(StoreClosedError, match=f"Collection '{name}' was closed. Open it again"):
+            use()
+
+
+LINES = [b'{"batch":"a"}', '["Z\u00fcrich \u2028 \U0001f984","Q72",1]'.encode(), b'{"end":"a"}']
+
+
+def test_lines_come_back_in_the_order_in_which_they_were_appended(collection: Collection) -> None:
+    """What several calls append is read in their order, every letter of it, also what does not fit into one part."""
+    assert list(collection.read_ledger()) == []
+    many = [b"%d %s" % (i, b"x" * 1000) for i in range(1500)]
+    for lines in (LINES, [b"second"], many):
+        collection.append_ledger(lines)
+
+    assert list(collection.read_ledger()) == [*LINES, b"second", *many]

@@ -219,10 +219,10 @@ def test_scores_come_from_the_full_vectors(
 ) -> None:
     """With every quantization a score is the cosine to the digits that are stored, with and without a filter."""
     collection = store.create(manifest_of(dim=WIDE, quantization=quantization))
-    points, vectors, encodable = many(1500, dim=WIDE)
+    points, vectors, encodable = many(800, dim=WIDE)
     collection.upsert(points, vectors, encodable)
     collection.finalize()
-    assert collection.status().indexed_vectors == 1500
+    assert collection.status().indexed_vectors == 800
     # Between two of the points: no score is 1.
     queries = vectors[:40] + vectors[100:140]
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import ROOT, digest, nearest_names
+from edge_cases import ROOT, digest, left, nearest_names
 from qdrant_double import QdrantDouble
 from store_cases import manifest_of, many
 
@@ -94,6 +94,17 @@ def test_every_use_of_a_collection_in_a_fork_is_a_clear_error(store: Store, fill
         assert "'spawn'" in text
     assert digests(store) == before
     assert filled.count() == 20
+
+
+def test_a_fork_leaves_the_view_to_its_parent(store: Store, filled: Collection) -> None:
+    """A forked process may neither use nor remove the view of its parent."""
+    filled.close()
+    reader = store.open("toy", read_only=True)
+
+    assert in_child(reader.count).startswith("StoreForkedError")
+    assert in_child(reader.close) == "None"
+    assert reader.count() == 20
+    assert len(left(store)) == 1
 
 
 EXITS = """

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from edge_cases import add, digest, left, nearest_names, stored_bytes, stored_files
+from edge_cases import add, check_files, digest, left, nearest_names, stored_bytes, stored_files
 from store_cases import manifest_of, many
 
-from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError, StoreForkedError
+from pearl_qdrant.errors import CollectionNotFoundError, ReadOnlyError, StoreClosedError
 from pearl_qdrant.store import Collection, Store
 from pearl_qdrant.store.edge import content as edge_content
 from pearl_qdrant.store.edge import shard as edge_shard
-from pearl_qdrant.store.schema import Checkpoint
 
 N = 60
 
@@ -28,11 +26,6 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> None:
 def names(collection: Collection) -> set[str]:
     """All names."""
     return {point.name for point in collection.scroll()}
-
-
-def assert_only_current_files(filled: Store) -> None:
-    """Nothing is stored but what is current."""
-    assert set((Path(filled.location) / "toy" / "files").iterdir()) == set(stored_files(filled.location).values())
 
 
 def digests(folder: Path) -> dict[str, tuple[str, int]]:
@@ -89,24 +82,8 @@ def test_the_space_of_older_states_is_given_back(filled: Store, graph: None, mon
     stored = stored_bytes(filled.location).values()
     n_current = sum(end - start for _, start, end in stored)
     assert sum(file.stat().st_size for file in {file for file, _, _ in stored}) < 2.5 * n_current
-    assert_only_current_files(filled)
-
-
-def test_a_load_is_seen_when_it_ends(filled: Store) -> None:
-    """During a load readers see the collection as it was, manifest included."""
-    writer = filled.open("toy")
-    reader = filled.open("toy", read_only=True)
-    with writer.editing():
-        with writer.writer() as load:
-            load.write(*many(30, start=N))
-            load.flush()
-            writer.write_checkpoint(Checkpoint(input="x", digest="y", entities=3))
-            during = filled.open("toy", read_only=True)
-            assert (during.count(), during.manifest.checkpoints) == (N, ())
-        assert not reader.is_outdated
-    assert reader.is_outdated
-    after = filled.open("toy", read_only=True)
-    assert (after.count(), len(after.manifest.checkpoints)) == (N + 30, 1)
+    filled.close()
+    check_files(filled.location)
 
 
 # What it leaves
@@ -142,17 +119,6 @@ def test_a_view_goes_with_its_handle(filled: Store) -> None:
     assert left(filled) == []
     with pytest.raises(StoreClosedError):
         reader.count()
-
-
-def test_a_writer_leaves_what_is_current(filled: Store) -> None:
-    """A writer works in a folder of its own, which goes when it closes; then there are the current files alone."""
-    folder = Path(filled.location) / "toy"
-    writer = filled.open("toy")
-    add(writer, N)
-    assert (folder / "work").is_dir()
-    writer.close()
-    assert not (folder / "work").exists()
-    assert_only_current_files(filled)
 
 
 # What it refuses
@@ -191,21 +157,3 @@ def test_a_missing_collection_is_the_usual_error(filled: Store) -> None:
         filled.open("toy", read_only=True)
     filled.create(manifest_of()).close()
     assert reader.is_outdated
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_fork_leaves_the_view_to_its_parent(filled: Store) -> None:
-    """A forked process may neither use nor remove the view of its parent."""
-    reader = filled.open("toy", read_only=True)
-    child = os.fork()
-    if not child:
-        try:
-            reader.count()
-        except StoreForkedError:
-            reader.close()
-            del reader
-            os._exit(7)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    assert reader.count() == N
-    assert len(left(filled)) == 1

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx
@@ -79,38 +80,57 @@ def test_a_create_does_not_take_over_another_collection(double: QdrantDouble, st
         store.create(manifest_of())
 
 
-def test_a_server_that_stays_down_is_named_with_tries_and_time(double: QdrantDouble, collection: Collection) -> None:
-    """After the last try the error has the URL, the number of tries, the time and the last failure."""
-    double.faults = [Fault("status", match=ANY, status=503)] * 10
-
-    with pytest.raises(StoreUnavailableError, match=r"4 tries .*503.*docker compose up") as caught:
-        collection.count()
-
-    assert caught.value.url == double.url
-    assert caught.value.tries == 4
-    assert len(double.requests) == 4
+SHARD_AWAY = (
+    "Service internal error: 1 of 1 read operations failed: Service internal error: Failed to connect to "
+    "http://qdrant-2:6335/, error: tonic::transport::Error(Transport, ...)"
+)
+AT_ONCE = {"tries": 2, "first_wait_s": 1000.0, "max_wait_s": 1000.0, "budget_s": 10.0}
+SOON = {"first_wait_s": 0.001, "max_wait_s": 0.01, "connect_budget_s": 0.0}
 
 
-def test_the_budget_ends_the_tries(double: QdrantDouble, store: Store) -> None:
-    """No wait starts that would end after the budget."""
-    double.faults = [Fault("status", match=ANY)] * 10
-    double.requests.clear()
+@pytest.mark.parametrize(
+    "policy, fault, n_faults, n_requests, error, message",
+    [
+        pytest.param({}, Fault("status", ANY), 10, 4, StoreUnavailableError, r"4 tries .*503.*compose up", id="down"),
+        pytest.param(
+            *({"tries": 10, "first_wait_s": 0.4, "budget_s": 0.1}, Fault("status", ANY), 10, 1),
+            *(StoreUnavailableError, "1 try"),
+            id="no wait starts that would end after the budget",
+        ),
+        *(
+            pytest.param(
+                {}, Fault("status", ANY, status, error="no such luck"), 1, 1, StoreRejectedError, said, id=said
+            )
+            for status, said in ((one, f"{one}.*no such luck") for one in (400, 401, 403, 404, 409, 422))
+        ),
+        pytest.param(SOON, Fault("status", ANY), 12, 13, None, "", id="busy: fails soon only if nothing listens"),
+        pytest.param(SOON, Fault("drop", ANY), 1, 2, None, "", id="one failed try"),
+        pytest.param(AT_ONCE, Fault("status", ANY, 500, error=SHARD_AWAY), 1, 2, None, "", id="another has the shard"),
+    ],
+)
+def test_a_request_is_tried_again_where_that_helps(
+    double: QdrantDouble,
+    collection: Collection,
+    caplog: pytest.LogCaptureFixture,
+    policy: dict[str, float],
+    fault: Fault,
+    n_faults: int,
+    n_requests: int,
+    error: type[StoreError] | None,
+    message: str,
+) -> None:
+    """What is refused is sent once; what may pass is sent again within tries and time, which the error names. One
+    failure is not logged.
+    """
+    asked = connect(double.url, **policy).open(NAME)
+    double.faults, n_before = [fault] * n_faults, len(double.requests)
+    with caplog.at_level(logging.WARNING), pytest.raises(error, match=message) if error else nullcontext() as caught:
+        assert asked.count() == 0
 
-    with pytest.raises(StoreUnavailableError):
-        connect(double.url, tries=10, first_wait_s=0.4, budget_s=0.1).collections()
-
-    assert len(double.requests) == 1
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
-def test_a_permanent_error_is_not_retried(double: QdrantDouble, collection: Collection, status: int) -> None:
-    """A refused request is sent once, and the error has the server's message."""
-    double.faults = [Fault("status", match=ANY, status=status, error="no such luck")]
-
-    with pytest.raises(StoreRejectedError, match=rf"{status}.*no such luck"):
-        collection.count()
-
-    assert len(double.requests) == 1
+    assert len(double.requests) - n_before == n_requests
+    assert n_faults > 1 or not caplog.records
+    if error is StoreUnavailableError:
+        assert (caught.value.url, caught.value.tries) == (double.url, n_requests)
 
 
 def test_retry_after_is_kept_up_to_a_limit(double: QdrantDouble, collection: Collection) -> None:
@@ -167,14 +187,6 @@ def test_a_load_outlives_a_restart_of_the_server(double: QdrantDouble, caplog: p
     assert sum("answers again" in line for line in said_lines) >= 1
 
 
-def test_a_single_link_waits_for_a_busy_server(double: QdrantDouble) -> None:
-    """A link is retried after a 503; it fails soon only if nothing listens."""
-    collection = connect(double.url, first_wait_s=0.001, max_wait_s=0.01, connect_budget_s=0.0).create(manifest_of())
-    double.faults = [Fault("status", match=".*", status=503) for _ in range(12)]
-
-    assert collection.count() == 0
-
-
 def test_ingest_waits_as_long_as_its_option_says(run: Run, tmp_path: Path, model: Path) -> None:
     """`ingest --set wait_s=0` fails at the first refusal, and its message names no wait of minutes."""
     base = tmp_path / "base.tsv"
@@ -187,32 +199,6 @@ def test_ingest_waits_as_long_as_its_option_says(run: Run, tmp_path: Path, model
     assert outcome.status == 1
     assert "did not answer after 1 try" in " ".join(outcome.err.split())
     assert "refused" in outcome.err
-
-
-def test_one_failed_try_is_not_logged(double: QdrantDouble, caplog: pytest.LogCaptureFixture) -> None:
-    """A request that succeeds at the second try logs no warning."""
-    collection = connect(double.url, first_wait_s=0.001).create(manifest_of())
-    double.faults = [Fault("drop", match=".*")]
-    with caplog.at_level(logging.WARNING):
-        assert collection.count() == 0
-
-    assert not caplog.records
-
-
-SHARD_AWAY = (
-    "Service internal error: 1 of 1 read operations failed: Service internal error: Failed to connect to "
-    "http://qdrant-2:6335/, error: tonic::transport::Error(Transport, ...)"
-)
-
-
-def test_a_search_that_a_replica_can_answer_is_retried_at_once(double: QdrantDouble) -> None:
-    """If one node is down and another has the shard, the second try does not wait."""
-    collection = connect(double.url, tries=2, first_wait_s=1000.0, max_wait_s=1000.0, budget_s=10.0).create(
-        manifest_of()
-    )
-    double.faults = [Fault("status", match=".*", status=500, error=SHARD_AWAY)]
-
-    assert collection.count() == 0
 
 
 def test_a_port_of_another_protocol_is_said_at_once() -> None:

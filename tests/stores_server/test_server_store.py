@@ -27,6 +27,8 @@ from pearl_qdrant.store.search import EF_CONSTRUCT, M
 from pearl_qdrant.store.server.collection import LOAD_KEY
 from pearl_qdrant.store.server.versions import MANIFEST_KEY
 
+IN_MEMORY = {"always_ram": True}
+
 
 def test_a_load_that_died_is_noticed_and_repaired(double: QdrantDouble, collection: Collection) -> None:
     """After a crash between load and finalize, a new process notices it, and finalize restores the setting."""
@@ -182,27 +184,26 @@ def test_many_queries_go_in_few_requests(double: QdrantDouble, collection: Colle
     assert len(double.requests) == 3
 
 
-def test_a_new_collection_has_one_kind_of_dense_vectors(double: QdrantDouble, store: Store) -> None:
-    """They are float16, with 4 bits a number in memory, and its graph has the parameters of the embedded store."""
-    store.create(manifest_of())
-
-    codes = {"turbo": {"bits": "bits4", "always_ram": True}}
-    expected = {"size": DIM, "distance": "Cosine", "datatype": "float16", "quantization_config": codes}
-    assert double.created[NAME]["vectors"] == {"dense": expected}
-    config = double.created[NAME]["hnsw_config"]
-    assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
-
-
-def test_an_older_server_gets_vectors_that_it_knows(double: QdrantDouble, store: Store) -> None:
-    """A server before 1.19 gets whole vectors with 8 bits a number beside them."""
-    assert store.quantization == "turbo4"
-    double.version = "1.18.2"
-    assert store.quantization == "int8"
-
+@pytest.mark.parametrize(
+    "version, kept, vectors",
+    [
+        ("1.19.0", "turbo4", {"datatype": "float16", "quantization_config": {"turbo": {"bits": "bits4", **IN_MEMORY}}}),
+        ("1.18.2", "int8", {"quantization_config": {"scalar": {"type": "int8", **IN_MEMORY}}}),
+    ],
+)
+def test_a_new_collection_has_one_kind_of_dense_vectors(
+    double: QdrantDouble, store: Store, version: str, kept: str, vectors: dict[str, object]
+) -> None:
+    """They are float16, with 4 bits a number in memory; on a server before 1.19 whole, with 8 bits beside them. The
+    graph has the parameters of the embedded store.
+    """
+    double.version = version
     store.create(manifest_of(quantization=store.quantization))
 
-    codes = {"scalar": {"type": "int8", "always_ram": True}}
-    assert double.created[NAME]["vectors"]["dense"] == {"size": DIM, "distance": "Cosine", "quantization_config": codes}
+    assert store.quantization == kept
+    assert double.created[NAME]["vectors"] == {"dense": {"size": DIM, "distance": "Cosine", **vectors}}
+    config = double.created[NAME]["hnsw_config"]
+    assert (config["m"], config["ef_construct"]) == (M, EF_CONSTRUCT)
 
 
 def test_connections_are_kept(double: QdrantDouble, collection: Collection) -> None:

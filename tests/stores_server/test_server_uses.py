@@ -21,6 +21,7 @@ from qdrant_double_http import POINTS, Fault
 
 from pearl_qdrant import Entity, EntityLinker, load_base
 from pearl_qdrant.errors import ManifestError, StoreFullError, StoreRejectedError
+from pearl_qdrant.linking import mention_stream
 from pearl_qdrant.settings import TESTED_SERVER
 from pearl_qdrant.store import Store
 from pearl_qdrant.store.search import THOROUGH_EF
@@ -28,7 +29,7 @@ from pearl_qdrant.store.server import collection as server_collection
 from pearl_qdrant.transfer import push_collection
 
 NAMES = ("w1 times", "w2 post", "w3 city", "new york", "post office", "city times")
-MENTIONS = ("w1 times", "W2 Post", "new yorkk", "office post", "something else")
+MENTIONS = ("w1 times", "W2 Post", "new yorkk", None, "office post", "something else")
 
 
 @pytest.fixture
@@ -53,25 +54,21 @@ def links(linker: EntityLinker) -> list[object]:
     answers = [linker.link(mention, threshold=0) for mention in MENTIONS]
     answers += linker.link_batch([*MENTIONS], threshold=0)
     answers += linker.link_batch([*MENTIONS], threshold=0, types=["ORG"])
+    assert [link.mention for link in answers] == [*MENTIONS] * 3
     return [[(one.entity_id, round(one.probability, 3)) for one in link.candidates] for link in answers]
 
 
-def test_a_server_answers_as_the_embedded_store(server: Store, base: Path, model: Path, tmp_path: Path) -> None:
-    """Exact names, slips, other mentions and filtered ones have the same candidates, alone and in a batch."""
+def test_a_server_answers_as_the_embedded_store(
+    server: Store, base: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exact names, slips, other mentions, invalid and filtered ones have the same candidates, alone and in batches."""
+    monkeypatch.setattr(mention_stream, "REMOTE_BATCH", 2)
     load_base(base, "base", store=tmp_path / "store", model=model)
     with (
         EntityLinker.open("base", store=server.location) as over,
         EntityLinker.open("base", store=str(tmp_path / "store")) as here,
     ):
         assert links(over) == links(here)
-
-
-def test_an_alias_of_the_user_is_a_collection(server: Store) -> None:
-    """Whoever reads through an alias of their own finds the collection that it names."""
-    create = {"create_alias": {"collection_name": "base", "alias_name": "production"}}
-    httpx.post(f"{server.location}/collections/aliases", json={"actions": [create]}).raise_for_status()
-    with EntityLinker.open("production", store=server.location) as linker:
-        assert linker.link("w1 times").entity_id == "E0"
 
 
 def test_quantization_and_memory_of_the_user_stay(server: Store, base: Path, model: Path, run: Run) -> None:

@@ -71,6 +71,13 @@ def digest(file: Path) -> str:
             start += len(buffer)
 
 
+def check_files(location: str | Path, name: str = "toy") -> None:
+    """A closed collection has what is current and nothing else."""
+    folder = Path(location) / name
+    assert {path.name for path in folder.iterdir()} <= {".lock", "manifest.json", "files", "learned.jsonl"}
+    assert {*(folder / FILES_FOLDER).iterdir()} == {*stored_files(location, name).values()}
+
+
 def add(collection: Collection, start: int, n: int = 10) -> None:
     """Write more names."""
     collection.upsert(*many(n, start=start))

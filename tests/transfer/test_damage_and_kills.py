@@ -1,4 +1,6 @@
-"""Transfers that are killed, and damaged files, aliases or marks of versions: nothing is lost or half visible."""
+"""Transfers that are killed, and damaged files, aliases or marks of versions: nothing is lost or half visible.
+`collections push`, `pull`, `prune` and `reencode` at the command line.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,27 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from cli_runner import Run
 from edge_cases import python
+from linker_base import ENTITIES
+from linker_base import fill as fill_base
 from qdrant_client import models
 from qdrant_double import QdrantDouble
 from qdrant_double_http import Fault
+from tiny_models import make_pearl
 from transfer_cases import NAME, check_same, embedded, fill
 
 from pearl_qdrant.errors import CollectionNotFoundError, ManifestError
 from pearl_qdrant.store import Store
 from pearl_qdrant.store.edge import content as edge_content
-from pearl_qdrant.transfer import prune_collection, pull_collection, push_collection
+from pearl_qdrant.transfer import (
+    EverydayChange,
+    EverydayKind,
+    prune_collection,
+    pull_collection,
+    push_collection,
+    reencoding,
+)
 
 
 @pytest.fixture
@@ -170,3 +183,74 @@ def test_kills_leave_nothing_half_visible(local: Store, server: Store, double: Q
     check_same(server.open(NAME), local.open(NAME, read_only=True))
     versions = server.versions(NAME)
     assert all(version.mark.is_complete for version in versions), "leftovers of the killed ones are gone"
+
+
+DEMO = "demo"
+
+
+@pytest.fixture
+def other_model(tmp_path: Path) -> str:
+    """Another model."""
+    make_pearl(tmp_path / "other", seed=1)
+    return str(tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_there_and_back_with_another_model(
+    run: Run, tmp_path: Path, model: Path, other_model: str, double: QdrantDouble
+) -> None:
+    """A collection goes to a server, gets another model there, comes back, and nothing old is left after pruning."""
+    fill_base(tmp_path / "store", DEMO, str(model), ENTITIES, is_loaded=True)
+    pushed = run("collections", "push", DEMO, "--to", double.url)
+    again = run("collections", "push", DEMO, "--to", double.url)
+    encoded = run("reencode", DEMO, "--model", other_model, "--store", double.url)
+    listed = run("collections", "list", "--store", double.url)
+    pulled = run("collections", "pull", DEMO, "--from", double.url, "--replace")
+    pruned = [
+        run("collections", "prune", DEMO, "--yes", "--store", one) for one in (double.url, str(tmp_path / "store"))
+    ]
+
+    assert (pushed.status, f"{DEMO}: 16 names streamed" in pushed.err) == (0, True)
+    assert (again.status, "--replace" in again.err) == (1, True)
+    assert encoded.status == 0, encoded.err
+    assert "16 of 16 names encoded" in encoded.err
+    assert listed.out.count("\n") == 2
+    assert pulled.status == 0, pulled.err
+    assert "collections prune" in pulled.err
+    assert [one.err for one in pruned] == [f"{DEMO}: 1 older versions deleted.\n"] * 2
+    assert other_model in run("collections", "show", DEMO).out
+    assert len(double.client.get_collections().collections) == 1
+
+
+@pytest.mark.slow
+def test_everyday_mentions_are_shown(run: Run, tmp_path: Path, model: Path, other_model: str) -> None:
+    """`--everyday` prints both models; a worse one ends with status 1, and the command without it takes it."""
+    fill_base(tmp_path / "store", DEMO, str(model), ENTITIES, is_loaded=True)
+    command = ["reencode", DEMO, "--model", other_model]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reencoding, "compare_everyday", lambda *args: change(after=80.0))
+        refused = run(*command, "--everyday")
+        taken = run(*command)
+        run("reencode", DEMO, "--rollback")
+        patch.setattr(reencoding, "compare_everyday", lambda *args: change(after=95.0))
+        shown = run(*command, "--everyday")
+
+    assert (shown.status, "mean of the kinds" in shown.err, other_model in shown.err) == (0, True, True)
+    assert refused.status == 1
+    assert "exact                 10    90.0    80.0" in refused.err
+    assert "the same command without --everyday switches to it" in refused.err
+    assert (taken.status, "0 of 16 names encoded" in taken.err) == (0, True)
+
+
+def change(*, after: float) -> EverydayChange:
+    """Figures of a model that answers so many percent right, and of one before it with 90."""
+    return EverydayChange((EverydayKind("exact", 10, 90.0, after),), 3.0)
+
+
+def test_what_is_missing_is_said(run: Run) -> None:
+    """Without a model or the way back, or with both, `reencode` says what to give."""
+    assert "--rollback" in run("reencode", DEMO).err
+    assert run("reencode", DEMO, "--model", "m", "--rollback").status == 2
+    assert run("reencode", DEMO, "--rollback", "--everyday").status == 2
+    assert run("reencode", DEMO, "--rollback").status == 1
+    assert run("collections", "prune", DEMO, "--yes").status == 1

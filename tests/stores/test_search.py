@@ -1,7 +1,8 @@
-"""Search by vector and by n-grams together, in every kind of store."""
+"""Search by vector, by n-grams, and by both together, in every kind of store."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ import pytest
 from scored_names import ngram_rows
 from store_cases import DIM, many, point, put, unit, yes
 
+from pearl_qdrant.encoder.protocol import FloatArray
 from pearl_qdrant.lexical.keys import key_rows, name_keys, near_rows, slip_features
 from pearl_qdrant.lexical.ngrams import fold_name, join_rows
 from pearl_qdrant.store import Collection
 from pearl_qdrant.store.schema import NamePoint
 from pearl_qdrant.store.search import IsNear, OwnNames, ScoredName, SlipQuery
+
+ONE = unit([1.0])
 
 
 def hybrid(
@@ -139,13 +143,15 @@ def test_a_mention_without_a_vector_is_searched_by_spelling(collection: Collecti
     assert hybrid(collection, [], "") == []
 
 
-def test_equal_dense_scores_are_ordered_by_point_id_in_both_searches(collection: Collection) -> None:
-    """Namesakes always have the same order, even if the limit of the dense search cuts through them."""
+def test_equal_scores_are_ordered_by_point_id(collection: Collection) -> None:
+    """Namesakes have the same order in each search, even if the limit of the dense one cuts through them."""
     points = [point(f"E{i}", "Springfield") for i in range(40)]
     collection.upsert(points, np.repeat(unit([1.0, 2.0, 3.0]), 40, axis=0), yes(40))
     ordered = sorted(p.id for p in points)
 
-    for limit in (1, 5, 39, 40):
+    for limit in (1, 5, 39, 40, 100):
+        hits = collection.search(unit([1.0, 2.0, 2.5]), limit=limit)[0]
+        assert [hit.point.id for hit in hits] == ordered[:limit]
         hits = hybrid(collection, [1.0, 2.0, 2.5], "other words", limit=limit)
         assert [hit.point.id for hit in hits] == ordered[:limit]
         by_both = [hit.point.id for hit in hybrid(collection, [1.0, 2.0, 2.5], "springfield", limit=limit)]
@@ -202,21 +208,6 @@ def test_one_mention_finds_what_it_finds_in_a_batch(collection: Collection) -> N
         (alone,) = search(i, i + 1)
         assert [hit.point.id for hit in alone] == [hit.point.id for hit in together]
         assert shown(alone) == shown(together)
-
-
-def test_hybrid_search_refuses_bad_arguments(collection: Collection) -> None:
-    """Rows that do not pair up, NaN or a limit of 0 are errors, not empty answers."""
-    one = ngram_rows(["a"])
-    with pytest.raises(ValueError, match="2 rows, 1 vectors"):
-        collection.search_hybrid(unit([1.0]), ngram_rows(["a", "b"]), limit=1, lexical_limit=1)
-    with pytest.raises(ValueError, match="finite"):
-        collection.search_hybrid(np.full((1, DIM), np.nan, dtype=np.float32), one, limit=1, lexical_limit=1)
-    one.values[0] = np.nan
-    with pytest.raises(ValueError, match="finite"):
-        collection.search_hybrid(unit([1.0]), one, limit=1, lexical_limit=1)
-    for limits in ({"limit": 0, "lexical_limit": 1}, {"limit": 1, "lexical_limit": 0}):
-        with pytest.raises(ValueError, match="limit must be positive"):
-            collection.search_hybrid(unit([1.0]), ngram_rows(["a"]), **limits)
 
 
 def test_rare_features_count_more(collection: Collection) -> None:
@@ -304,3 +295,50 @@ def test_a_wide_search_looks_through_more_names(collection: Collection, is_near:
     assert ("Wintergarden" in both[0]) == is_wide
     assert len(both[1]) <= 4
     assert [search([0]), search([1])] == [[both[0]], [both[1]]]
+
+
+def test_a_batch_gives_what_single_queries_give(collection: Collection) -> None:
+    """Many vectors in one call, more than fit into a request, get the same answers as alone."""
+    collection.upsert(*many(60, types=("ORG",)))
+    _, queries, _ = many(70, start=1)
+
+    batch = collection.search(queries, limit=3, types=("ORG",))
+
+    assert len(batch) == 70
+    for i in (0, 63, 64, 69):
+        single = collection.search(queries[i : i + 1], limit=3, types=("ORG",))[0]
+        assert [h.point.id for h in batch[i]] == [h.point.id for h in single]
+        assert [h.score for h in batch[i]] == pytest.approx([h.score for h in single], abs=1e-6)
+
+
+def test_many_threads_may_search(collection: Collection) -> None:
+    """Concurrent searches return the same as single ones."""
+    points, vectors, encodable = many(100)
+    collection.upsert(points, vectors, encodable)
+
+    def best(i: int) -> str:
+        return collection.search(vectors[i : i + 1], limit=1)[0][0].point.name
+
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(best, range(40))) == [p.name for p in points[:40]]
+
+
+@pytest.mark.parametrize("is_hybrid", [False, True])
+def test_search_refuses_bad_arguments(collection: Collection, is_hybrid: bool) -> None:
+    """Another width or number of rows, NaN, a limit of 0, or nothing to find is an error, not an empty answer."""
+
+    def search(vectors: FloatArray = ONE, n: int = 1, limit: int = 1, lexical_limit: int = 1) -> object:
+        lexical = {"lexical_limit": lexical_limit} if is_hybrid else {}
+        return find(vectors, *[ngram_rows(["a"] * n)] * is_hybrid, limit=limit, **lexical)
+
+    find = collection.search_hybrid if is_hybrid else collection.search
+    nan = np.full((1, DIM), np.nan, dtype=np.float32)
+    wrong = [(str(DIM), {"vectors": np.ones((1, DIM + 1), dtype=np.float32)}), ("finite", {"vectors": nan})]
+    wrong += [("limit", {"limit": 0})]
+    if is_hybrid:
+        wrong += [("2 rows, 1 vectors", {"n": 2}), ("limit must be positive", {"lexical_limit": 0})]
+    for message, given in wrong:
+        with pytest.raises(ValueError, match=message):
+            search(**given)
+    with pytest.raises(ValueError, match="entity_ids"):
+        collection.find(limit=10)
