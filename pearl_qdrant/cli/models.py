@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pearl_qdrant.cli import shared
-from pearl_qdrant.cli.setting import set_option
+from pearl_qdrant.cli.setting import flag_of, set_option
 from pearl_qdrant.cli.shared import progress_bar
 from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
 from pearl_qdrant.settings import DEFAULT_WAIT_S
@@ -190,7 +190,7 @@ def _list_tasks(context: click.Context, parameter: click.Parameter, value: bool)
     from pearl_qdrant import list_tasks
 
     for task in list_tasks():
-        echo(f"{task.name:<22}  {task.description}")
+        echo(f"{task.name:<25}  {task.description}")
     context.exit()
 
 
@@ -238,7 +238,7 @@ def evaluate(data: str, settings: dict[str, Any], as_json: bool, **others: Any) 
     try:
         report = evaluate_model(data, options=options, device=device, progress=partial(echo, err=True), **others)
     except OptionError as error:
-        raise click.BadParameter(str(error), param_hint="--task") from error
+        raise click.BadParameter(str(error), param_hint=flag_of(evaluate, error.option)) from error
     except MissingDataError as error:
         raise click.ClickException(f"{error}: see --list.") from error
     echo_result(as_record(report), *report_as_text(report).split("\n"), as_json=as_json)

@@ -209,7 +209,10 @@ def test_the_command_lists_its_tasks_and_rejects_unknown_ones(
 
     wrong = run("evaluate", "--model", str(model), "--data", str(folder), "--task", "birds")
     assert wrong.status == 2
-    assert "there are: ppdb" in wrong.err
+    assert "--task: no task birds; there are: ppdb" in wrong.err
+    same = run("evaluate", "--model", str(model), "--data", str(folder), "--baseline", str(model))
+    assert same.status == 2
+    assert "--baseline: " in same.err
     absent = run("evaluate", "--model", str(model), "--data", str(folder / "absent"))
     assert absent.status == 1
     assert "No folder" in absent.err

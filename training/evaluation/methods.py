@@ -1,5 +1,4 @@
-"""The methods that are evaluated: encoders, word vectors, string similarities (Jaccard and TF-IDF of character n-grams)
-and BM25.
+"""The methods that are evaluated: encoders, word vectors, Jaccard and TF-IDF of character n-grams, and BM25.
 
     score(q, d) = sum over words w of q: idf(w) * f(w, d) * (k1 + 1) / (f(w, d) + k1 * (1 - b + b * |d| / mean |d|))
     idf(w) = log((N - n(w) + 0.5) / (n(w) + 0.5)); a negative one is 0.25 times the mean of all

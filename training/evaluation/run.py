@@ -327,20 +327,21 @@ def evaluate_model(  # long: its arguments, and what they mean
         data: Folder with the evaluation sets, a base of your own as one file, or ``hub``.
         model: A shipped name, a folder or a hub id.
         tasks: Names of tasks (see `list_tasks`); none: all that run by default.
-        baselines: Other models, ``jaccard``, ``tfidf``, ``bm25`` (question retrieval only), or a ``.vec`` file of
-            word vectors; none: the three.
+        baselines: Other models, ``jaccard``, ``tfidf``, ``bm25`` (for questions), ``.vec`` files; none: these three.
         options: How they are measured.
         device: auto, cpu, cuda or cuda:N.
         progress: Called with a line when a task starts or is skipped.
 
     Raises:
-        OptionError: If a task does not exist, or cannot run on a base of your own.
+        OptionError: If a task does not exist, or cannot run on a base of your own; if a baseline is the model.
         SettingsError: If a library is missing.
         MissingDataError: If none of the files that the tasks read exist.
         FormatError: If a table is broken.
         ModelError: If a model cannot be loaded.
     """
     check_installed()
+    if model in baselines:
+        raise OptionError("baselines", f"{model} is the model that is measured. Name another one to compare it with.")
     source = _open_data(data)
     chosen = _choose_tasks(tasks, source)
     options = options or EvaluationOptions()
