@@ -19,7 +19,6 @@ import numpy.typing as npt
 from pearl_qdrant.errors import OptionError
 from pearl_qdrant.phrase_types import PHRASE_TYPES
 from pearl_qdrant.settings import count_workers
-from training.augment.draw import edit_character
 from training.examples.example import Example, fold_phrase
 from training.examples.files import phrase_key
 from training.networks.phrase_vectors import MicroBatch, micro_batches
@@ -87,8 +86,6 @@ class PairBatch:
     negative_keys: KeyArray
     # phrases that are distilled and take no part in the contrastive loss
     plain: list[str] = field(default_factory=list)
-    # the plain phrases as the network sees them, some of them misspelt
-    plain_views: list[str] = field(default_factory=list)
 
 
 @functools.lru_cache(maxsize=2)
@@ -129,13 +126,10 @@ class BatchMaker:
     augmented_aliases: float = 0.15  # share of these other names that are augmented too
     plain: Sequence[str] = ()  # phrases of plain text; some of them join each batch to be distilled
     n_plain: int = N_PLAIN  # plain phrases per batch and process
-    # share of the plain phrases that the network sees with one character edited. Their target is the vector of the
-    # phrase as it is written
-    misspelt_plain: float = 0.0
     shard: Shard = Shard()  # the process that the batches are for
 
     def __post_init__(self) -> None:
-        for name in ("alias_share", "augmented_aliases", "misspelt_plain"):
+        for name in ("alias_share", "augmented_aliases"):
             if not 0 <= (share := getattr(self, name)) <= 1:
                 raise OptionError(name, f"'{name}' is {share}, but must be a share, from 0 to 1.")
 
@@ -153,7 +147,6 @@ class BatchMaker:
         allowed = np.zeros((len(anchors), len(PHRASE_TYPES)), dtype=bool)
         for i, example in enumerate(anchors):
             allowed[i, list(example.allowed)] = True
-        plain = rng.choices(self.plain, k=self.n_plain) if self.plain else []
         return PairBatch(
             anchors=[anchor for anchor, _ in pairs],
             positives=[positive for _, positive in pairs],
@@ -164,8 +157,7 @@ class BatchMaker:
             positive_keys=_keys([fold_phrase(positive) for _, positive in pairs]),
             negative_entities=_keys([example.entity for example in drawn]),
             negative_keys=_keys([fold_phrase(example.name) for example in drawn]),
-            plain=plain,
-            plain_views=[edit_character(p, rng) if rng.random() < self.misspelt_plain else p for p in plain],
+            plain=rng.choices(self.plain, k=self.n_plain) if self.plain else [],
         )
 
     def identity(self) -> dict[str, Any]:
@@ -183,7 +175,7 @@ class BatchMaker:
             "has_negatives": self.negatives is not None,
         }
         if self.plain:
-            stored |= {"n_plain": self.n_plain, "misspelt_plain": self.misspelt_plain, "plain": len(self.plain)}
+            stored |= {"n_plain": self.n_plain, "plain": len(self.plain)}
         return {**stored, "processes": self.shard.world_size}
 
     def _pair(self, example: Example, rng: random.Random) -> tuple[str, str]:
@@ -211,7 +203,7 @@ class TokenisedBatch:
 
     batch: PairBatch  # the phrases
     micro_batches: list[MicroBatch]  # what the network sees
-    plain: list[MicroBatch]  # the plain phrases as they are written, for the start of the network
+    plain: list[MicroBatch]  # the plain phrases again, for the start of the network
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +220,7 @@ class BatchDataset:
     def __getitem__(self, step: int) -> TokenisedBatch:
         """The batch of a step, from 1."""
         batch = self.maker.make(step)
-        seen = self._tokenise([*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views])
+        seen = self._tokenise([*batch.anchors, *batch.positives, *batch.negatives, *batch.plain])
         return TokenisedBatch(batch, seen, self._tokenise(batch.plain))
 
     def _tokenise(self, phrases: Sequence[str]) -> list[MicroBatch]:

@@ -296,7 +296,7 @@ class _Refresh:
             return []
         data = OwnBase(files.measured, max_errors=0)
         options = EvaluationOptions(splits=tuple(TEST_SPLITS), n_mentions=MEASURED_MENTIONS)
-        with LoadedBases(None) as loaded:
+        with LoadedBases() as loaded:
             before, after = (
                 _Ranking(Linker(load_encoder(model, device=self.request.device), loaded, name=name))
                 for name, model in (("before", self.request.model), ("after", str(self.out)))

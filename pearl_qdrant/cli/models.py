@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pearl_qdrant.cli import shared
+from pearl_qdrant.cli.setting import flag_of, set_option
 from pearl_qdrant.cli.shared import progress_bar
-from pearl_qdrant.cli.terminal import echo, echo_json, echo_result
+from pearl_qdrant.cli.terminal import echo, echo_result
 from pearl_qdrant.settings import DEFAULT_WAIT_S
 
 if TYPE_CHECKING:
@@ -34,15 +36,11 @@ def list_models() -> None:
 
 @models.command("show")
 @click.argument("model")
-@shared.json_option
-def show(model: str, as_json: bool) -> None:
+def show(model: str) -> None:
     """Load a model, verify its files, and show its facts."""
     from pearl_qdrant.encoder.loading import describe_model
 
     facts = describe_model(model).to_json()
-    if as_json:
-        echo_json(facts)
-        return
     for key, value in facts.items():
         for line, (left, right) in enumerate(value.items() if isinstance(value, dict) else [("", value)]):
             echo(f"{key if line == 0 else '':>18}  {left}{': ' if left else ''}{right}")
@@ -179,10 +177,12 @@ def _tasks() -> Iterator[tuple[str, str]]:
     "baselines",
     multiple=True,
     metavar="M",
-    help="Another model to compare with, jaccard, tfidf or bm25; repeatable.  [default: jaccard, tfidf, bm25]",
+    help="Another model to compare with, jaccard, tfidf, bm25, or word vectors (a .vec file); repeatable.  "
+    "[default: jaccard, tfidf, bm25]",
 )
+@set_option("training.options:EvaluationOptions")
 @shared.json_option
-def evaluate(data: str, as_json: bool, **others: Any) -> None:
+def evaluate(data: str, settings: dict[str, Any], as_json: bool, **others: Any) -> None:
     """Measure a model on the tasks of both papers and on linking, with baselines and their figures for comparison.
 
     Tasks whose sets are missing in DIR are skipped and named. For a base of your own (FILE, in any format of ingest),
@@ -193,6 +193,7 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     \b
     pearl-qdrant evaluate --model pearl-mini --data data/
     pearl-qdrant evaluate --model runs/a --baseline pearl-mini --data data/ --task bird --task turney --json
+    pearl-qdrant evaluate --data data/ --task twitter_s --set n_seeds=10
     pearl-qdrant evaluate --data data/ --task linking
     pearl-qdrant evaluate --data base.tsv
     pearl-qdrant evaluate --data base.tsv --task everyday
@@ -200,14 +201,13 @@ def evaluate(data: str, as_json: bool, **others: Any) -> None:
     from pearl_qdrant import evaluate_model, report_as_text
     from pearl_qdrant.errors import MissingDataError, OptionError
     from training.evaluation.run import as_record
+    from training.options import EvaluationOptions
 
-    def say(line: str) -> None:
-        echo(line, err=True)
-
+    options, device = EvaluationOptions(**settings), shared.device_of_environment()
     try:
-        report = evaluate_model(data, device=shared.device_of_environment(), progress=say, **others)
+        report = evaluate_model(data, options=options, device=device, progress=partial(echo, err=True), **others)
     except OptionError as error:
-        raise click.BadParameter(str(error), param_hint="--task") from error
+        raise click.BadParameter(str(error), param_hint=flag_of(evaluate, error.option)) from error
     except MissingDataError as error:
         raise click.ClickException(f"{error}: see --task help.") from error
     echo_result(as_record(report), *report_as_text(report).split("\n"), as_json=as_json)

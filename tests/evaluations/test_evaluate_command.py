@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cli_runner import Run
 from evaluation_data import OPTIONS, Letters, run_tasks, write_table
 
 from pearl_qdrant.errors import FormatError, OptionError, SettingsError
 from training.evaluation.data import FolderData, HubData
-from training.evaluation.methods import EncoderMethod, StringMethod
+from training.evaluation.methods import EncoderMethod, StringMethod, WordVectors
 from training.evaluation.run import as_record, evaluate, evaluate_model, report_as_text, short_names
 from training.evaluation.tasks import ON_REQUEST, TASKS, find_tasks
 
@@ -186,6 +187,19 @@ def test_the_command_prints_what_a_program_gets(run: Run, model: Path, folder: P
     assert set(autofj["baselines"]["tfidf"]) >= {"value", "difference", "interval", "significant"}
 
 
+def test_word_vectors_are_a_baseline_and_settings_are_options(run: Run, model: Path, folder: Path) -> None:
+    """A name is the sum of its words' vectors, in small letters where the file has no others; `--set` has the seeds."""
+    path = folder / "words.vec"
+    path.write_text("heart 3 0\nattack 0 1\nHeart 0 -2\n", encoding="utf-8")
+    vectors = WordVectors(path).encode(["Heart", "HEART", "heart-attack", "unknown"])
+    np.testing.assert_allclose(vectors.vectors, [[0, -1], [1, 0], [0.5**0.5, 0.5**0.5], [0, 0]], atol=1e-6)
+    assert vectors.encodable.tolist() == [True, True, True, False]
+
+    words = ("evaluate", "--model", str(model), "--data", str(folder), "--task", "ppdb", "--set", "n_seeds=4")
+    (found,) = run(*words, "--baseline", str(path), "--json").lines()
+    assert len(found["tasks"]["ppdb"]["baselines"][str(path)]["values"]) == 4
+
+
 def test_the_command_lists_its_tasks_and_rejects_unknown_ones(
     run: Run, model: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +209,10 @@ def test_the_command_lists_its_tasks_and_rejects_unknown_ones(
 
     wrong = run("evaluate", "--model", str(model), "--data", str(folder), "--task", "birds")
     assert wrong.status == 2
-    assert "there are: ppdb" in wrong.err
+    assert "--task: no task birds; there are: ppdb" in wrong.err
+    same = run("evaluate", "--model", str(model), "--data", str(folder), "--baseline", str(model))
+    assert same.status == 2
+    assert "--baseline: " in same.err
     absent = run("evaluate", "--model", str(model), "--data", str(folder / "absent"))
     assert absent.status == 1
     assert "No folder" in absent.err

@@ -175,12 +175,12 @@ def test_peers_find_similar_strings(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_linker_is_measured_with_its_parts(folder: Path, tmp_path: Path, model: Path) -> None:
-    """Excluded names are not found, the report has all figures, and a kept base is not loaded again."""
+def test_the_linker_is_measured_with_its_parts(folder: Path, model: Path) -> None:
+    """Excluded names are not found, the report has all figures, and a base is not loaded again."""
     lines: list[str] = []
     encoder = load_encoder(str(model), device="cpu")
     tasks = [task for task in LINKING_TASKS if task.name in ("linking_doid", "linking_autofj")]
-    with LoadedBases(tmp_path / "bases", progress=lines.append) as bases:
+    with LoadedBases(progress=lines.append) as bases:
         linker = Linker(encoder, bases)
         others = [peers()[0], Dense(encoder, bases, name="dense")]
         report = evaluate(FolderData(folder), linker, others, tasks, EVERY_SPLIT)

@@ -296,7 +296,7 @@ def test_a_plain_encoder_is_averaged_as_one(bert: Path, tmp_path: Path) -> None:
         *((UlrConfig, wrong) for wrong in ({"max_tokens": 3}, {"misad_weight": -2}, {"hold": -1})),
         *((EvaluationOptions, wrong) for wrong in ({"splits": (10,)}, {"n_mentions": 0}, {"nil_shares": (1.0,)})),
         *((EvaluationOptions, wrong) for wrong in ({"n_seeds": 0}, {"max_epochs": 0})),
-        *((BatchMaker, {name: 1.5}) for name in ("alias_share", "augmented_aliases", "misspelt_plain")),
+        *((BatchMaker, {name: 1.5}) for name in ("alias_share", "augmented_aliases")),
         (MiningConfig, {"kept": 40}),
         (CharacterWidths, {"embedding_dim": 7}),
     ],

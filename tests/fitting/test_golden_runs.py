@@ -105,7 +105,7 @@ FITS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam", "mask": "none", "freeze_words": False, "decay": 0.9, "decay_every": 2},
 }
 REQUESTS: dict[str, dict[str, Any]] = {
-    "distil": {"distil": "corpus", "distil_misspelt": 0.5},
+    "distil": {"distil": "corpus", "learning_rate": 3e-3},
     "paper": {"paper_settings": True, "hard_negatives": "corpus/hard_negative.txt"},
 }
 

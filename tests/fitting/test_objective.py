@@ -192,19 +192,6 @@ def test_hard_negatives_join_the_batch_as_columns_or_as_pairs() -> None:
 
 
 EXAMPLES = [Example(f"heart attack {i}", (f"coronary {i}",), str(i)) for i in range(40)]
-PLAIN = ["the united states", "in a state of", "a city of york"]
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_plain_phrases_are_misspelt_for_the_network_only(share: float) -> None:
-    """The encoder that they are distilled from gets the correct spelling."""
-    batch = maker(EXAMPLES, plain=PLAIN, n_plain=30, misspelt_plain=share).make(1)
-
-    assert len(batch.plain) == len(batch.plain_views) == 30
-    assert set(batch.plain) == set(PLAIN)
-    unchanged = [view == phrase for view, phrase in zip(batch.plain_views, batch.plain, strict=True)]
-    # Swapping two letters that are the same changes nothing.
-    assert all(unchanged) if share == 0 else sum(unchanged) < 5
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

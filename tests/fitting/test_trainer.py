@@ -130,7 +130,7 @@ def test_cached_gradients_equal_uncached_ones(bert: Path, tokenizer: Any, dropou
         network = new_network(bert)
         network.train(dropout)
         torch.manual_seed(7)
-        phrases = [*batch.anchors, *batch.positives, *batch.negatives, *batch.plain_views]
+        phrases = [*batch.anchors, *batch.positives, *batch.negatives, *batch.plain]
         small = micro_batches(tokenizer, phrases, max_tokens=16, size=5)
         views = PhraseVectors(network, small, cached=cached)
         head, settings = network.type_head, config()

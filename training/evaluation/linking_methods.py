@@ -21,7 +21,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -61,15 +60,15 @@ _READ = 50
 
 
 class LoadedBases:
-    """Collections of bases, one for each base and encoder; a context manager.
+    """Collections of bases in a temporary folder, one for each base and encoder; a context manager.
 
-    Recently used ones stay open: opening takes longer than linking a few hundred mentions. `folder` keeps them for
-    later runs; None: a temporary one. `progress` is called with a line when a base is loaded.
+    Recently used ones stay open: opening takes longer than linking a few hundred mentions. `progress` is called with a
+    line when a base is loaded.
     """
 
-    def __init__(self, folder: Path | None, *, progress: Callable[[str], None] = lambda line: None) -> None:
-        self._temporary = TemporaryDirectory(prefix="pearl-qdrant-") if folder is None else None
-        self.store: Store = open_store(self._temporary.name if self._temporary else str(folder))
+    def __init__(self, *, progress: Callable[[str], None] = lambda line: None) -> None:
+        self._folder = TemporaryDirectory(prefix="pearl-qdrant-")
+        self.store: Store = open_store(self._folder.name)
         self._progress = progress
         self._open: dict[tuple[str, str], tuple[Base, Collection]] = {}
 
@@ -78,8 +77,7 @@ class LoadedBases:
 
     def __exit__(self, *error: object) -> None:
         self.store.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        self._folder.cleanup()
 
     def collection(self, base: Base, encoder: Encoder) -> Collection:
         """The collection of a base, made if it does not exist; open until enough others have been used."""
@@ -101,11 +99,7 @@ class LoadedBases:
             digest.update(repr(fields).encode())
         name = f"{re.sub('[^A-Za-z0-9_.-]', '-', base.name)}-{digest.hexdigest()[:12]}"
         if name in self.store.collections():
-            collection = self.store.open(name)
-            if collection.manifest.state == "ready":
-                return collection
-            collection.close()
-            self.store.delete(name)
+            return self.store.open(name)
         self._progress(f"loading {base.name}, {len(base.entities):,} entities, with {encoder.info.name}")
         return build_collection(self.store, name, encoder, base.entities)
 

@@ -1,4 +1,4 @@
-"""The methods that are evaluated: encoders, string similarities (Jaccard and TF-IDF of character n-grams) and BM25.
+"""The methods that are evaluated: encoders, word vectors, Jaccard and TF-IDF of character n-grams, and BM25.
 
     score(q, d) = sum over words w of q: idf(w) * f(w, d) * (k1 + 1) / (f(w, d) + k1 * (1 - b + b * |d| / mean |d|))
     idf(w) = log((N - n(w) + 0.5) / (n(w) + 0.5)); a negative one is 0.25 times the mean of all
@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from pearl_qdrant.encoder.protocol import Encoder, type_marginals
+from pearl_qdrant.encoder.protocol import Encoded, Encoder, ModelInfo, type_marginals
 from pearl_qdrant.encoder.protocol import FloatArray as Vectors
 from pearl_qdrant.phrase_types import ENTITY_TYPES
+from training.augment.variants import read_vectors
 from training.evaluation.outcome import FloatArray, IntArray
 
 Need = Literal["similarity", "ranking", "arithmetic", "vectors", "types", "linking", "large_linking", "everyday"]
@@ -115,6 +117,29 @@ class EncoderMethod:
                 types = type_marginals(encoded.type_probabilities).argmax(1)
                 self._types = np.concatenate([self._types, types.astype(np.int8)])
         return np.fromiter((self._row[name] for name in names), dtype=np.int64, count=len(names))
+
+
+_WORD = re.compile(r"\w+")
+
+
+class WordVectors:
+    """An encoder that adds up the vectors of a name's words, each of length 1, from a `.vec` file of FastText or GloVe.
+    A word that the file lacks counts in small letters, else not at all.
+    """
+
+    def __init__(self, path: Path) -> None:
+        words, self._vectors = read_vectors(path)
+        self._row = {word: i for i, word in enumerate(words)}
+        dim = self._vectors.shape[1]
+        self.info = ModelInfo(str(path), "", dim, "mean", "", False, device="cpu", precision="fp32", runtime="numpy")
+
+    def encode(self, names: Sequence[str]) -> Encoded:
+        vectors = np.zeros((len(names), self.info.dim), dtype=np.float32)
+        for i, name in enumerate(names):
+            rows = (self._row.get(word, self._row.get(word.casefold())) for word in _WORD.findall(name))
+            vectors[i] = self._vectors[[row for row in rows if row is not None]].sum(axis=0)
+        lengths = np.linalg.norm(vectors, axis=1)
+        return Encoded(vectors / np.maximum(lengths, 1e-9)[:, None], lengths > 0, None)
 
 
 _NGRAM = 3
@@ -216,9 +241,7 @@ class Bm25Method:
         """Scores of all candidates for each query, (n, m)."""
         from sklearn.feature_extraction.text import CountVectorizer
 
-        vectorizer = CountVectorizer(
-            preprocessor=str.casefold, tokenizer=re.compile(r"\w+").findall, token_pattern=None
-        )
+        vectorizer = CountVectorizer(preprocessor=str.casefold, tokenizer=_WORD.findall, token_pattern=None)
         counts = (
             vectorizer.fit_transform([*candidates, "blank"])[:-1].toarray().astype(np.float64)
         )  # no words at all are refused

@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from statistics import fmean
@@ -21,7 +20,7 @@ from pearl_qdrant.installing import install_command
 from pearl_qdrant.settings import DEFAULT_DEVICE, DEFAULT_MAX_ERRORS, DEFAULT_MODEL
 from training.evaluation.data import REPOSITORY, Data, FolderData, HubData, OwnBase
 from training.evaluation.linking_methods import Dense, EverydayLinker, Linker, LoadedBases, everyday_peers, peers
-from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod
+from training.evaluation.methods import Bm25Method, EncoderMethod, Method, StringMethod, WordVectors
 from training.evaluation.outcome import Difference, Outcome, paired_bootstrap
 from training.evaluation.task import MAIN, Task
 from training.options import EvaluationOptions
@@ -319,7 +318,6 @@ def evaluate_model(  # long: its arguments, and what they mean
     tasks: Sequence[str] = (),
     baselines: Sequence[str] = (),
     options: EvaluationOptions | None = None,
-    bases: Path | None = None,
     device: str = DEFAULT_DEVICE,
     progress: Callable[[str], None] = _log.info,
 ) -> Report:
@@ -329,20 +327,21 @@ def evaluate_model(  # long: its arguments, and what they mean
         data: Folder with the evaluation sets, a base of your own as one file, or ``hub``.
         model: A shipped name, a folder or a hub id.
         tasks: Names of tasks (see `list_tasks`); none: all that run by default.
-        baselines: Other models, ``jaccard``, ``tfidf`` or ``bm25`` (question retrieval only); none: these three.
+        baselines: Other models, ``jaccard``, ``tfidf``, ``bm25`` (for questions), ``.vec`` files; none: these three.
         options: How they are measured.
-        bases: Linking: folder that keeps loaded bases for the next run.
         device: auto, cpu, cuda or cuda:N.
         progress: Called with a line when a task starts or is skipped.
 
     Raises:
-        OptionError: If a task does not exist, or cannot run on a base of your own.
+        OptionError: If a task does not exist, or cannot run on a base of your own; if a baseline is the model.
         SettingsError: If a library is missing.
         MissingDataError: If none of the files that the tasks read exist.
         FormatError: If a table is broken.
         ModelError: If a model cannot be loaded.
     """
     check_installed()
+    if model in baselines:
+        raise OptionError("baselines", f"{model} is the model that is measured. Name another one to compare it with.")
     source = _open_data(data)
     chosen = _choose_tasks(tasks, source)
     options = options or EvaluationOptions()
@@ -351,11 +350,10 @@ def evaluate_model(  # long: its arguments, and what they mean
     encoder = load_encoder(model, device=device)
     of_kind: dict[str, list[Task]] = {"phrases": [], "linking": [], "everyday": []}
     for task in chosen:
-        of_kind["linking" if task.is_linking else "everyday" if task.needs == "everyday" else "phrases"].append(task)
+        kind = "linking" if "linking" in task.needs else "everyday" if task.needs == "everyday" else "phrases"
+        of_kind[kind].append(task)
     reports = []
-    with ExitStack() as stack:
-        needs_bases = of_kind["linking"] or of_kind["everyday"]
-        loaded = stack.enter_context(LoadedBases(bases, progress=progress)) if needs_bases else None
+    with LoadedBases(progress=progress) as loaded:
         for kind, some in of_kind.items():
             if some:
                 methods = _methods(kind, encoder, loaded, [*dict.fromkeys(baselines)], device)
@@ -371,22 +369,23 @@ def evaluate_model(  # long: its arguments, and what they mean
     return report
 
 
-def _methods(
-    kind: str, encoder: Encoder, loaded: LoadedBases | None, baselines: Sequence[str], device: str
-) -> list[Method]:
+def _methods(kind: str, encoder: Encoder, loaded: LoadedBases, baselines: Sequence[str], device: str) -> list[Method]:
     """The model as a method of a kind of tasks, then what it is compared with."""
-    if kind == "phrases" or loaded is None:
-        others = [
-            _STRING_METHODS[name]() if name in _STRING_METHODS else EncoderMethod(load_encoder(name, device=device))
-            for name in baselines or _STRING_METHODS
-        ]
-        return [EncoderMethod(encoder), *others]
+    if kind == "phrases":
+        return [EncoderMethod(encoder), *(_baseline(name, device) for name in baselines or _STRING_METHODS)]
     if kind == "everyday":
         return [EverydayLinker(encoder, loaded), *everyday_peers()]
     linker = Linker(encoder, loaded)
     models = [name for name in baselines if name not in (*_STRING_METHODS, linker.name)]
     others = [Dense(load_encoder(name, device=device), loaded, name=name) for name in models]
     return [linker, *peers(), Dense(encoder, loaded, name="dense"), *others]
+
+
+def _baseline(name: str, device: str) -> Method:
+    if name in _STRING_METHODS:
+        return _STRING_METHODS[name]()
+    is_file = name.endswith((".vec", ".vec.gz"))
+    return EncoderMethod(WordVectors(Path(name)) if is_file else load_encoder(name, device=device))
 
 
 def check_installed() -> None:

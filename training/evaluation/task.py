@@ -40,11 +40,6 @@ class Task:
         return self.name in _TABLE_1
 
     @property
-    def is_linking(self) -> bool:
-        """Whether it measures linking methods, not encoders or string similarities."""
-        return self.needs in ("linking", "large_linking")
-
-    @property
     def description(self) -> str:
         """Group, metric and files, in one line."""
         return f"{self.group}: {self.metric}. Reads {', '.join(self.reads)}"

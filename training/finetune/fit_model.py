@@ -103,7 +103,6 @@ def _make_batches(request: FitRequest, examples: list[Example], plain: list[str]
         n_negatives=request.n_negatives,
         negatives_as_pairs=request.paper_settings,
         plain=plain,
-        misspelt_plain=request.distil_misspelt,
         shard=shard,
     )
 

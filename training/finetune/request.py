@@ -16,7 +16,6 @@ from training.options import (
     MIN_COUNT,
     Paths,
     Rate,
-    Share,
     StrPath,
     Weight,
     project,
@@ -104,9 +103,7 @@ PAPER: dict[str, Any] = {
 }
 """Settings of the paper (section 4.2): Adam with one rate for all parameters, no masking."""
 
-FIXED_BY_PAPER = tuple(
-    "learning_rate schedule temperature type_weight mask distil distil_weight distil_misspelt".split()
-)
+FIXED_BY_PAPER = tuple("learning_rate schedule temperature type_weight mask distil distil_weight".split())
 """Arguments that contradict `paper_settings`."""
 
 
@@ -140,10 +137,6 @@ class FitRequest(FitSettings):
     """Hard negatives drawn for each anchor. PEARL: 2."""
     distil: Paths = ()
     """Phrases, as for `phrases`, whose vectors stay where the base model has them."""
-    distil_misspelt: Share = 0.0
-    """Share of them that the network sees with one character edited; the target is the right spelling."""
-    train_words: bool = False
-    """Train the word embeddings too."""
     micro_batch: Count | None = None
     """Phrases per forward pass; by default 64 on a CPU and the whole batch on a GPU."""
     name: str | None = None
@@ -181,7 +174,7 @@ class FitRequest(FitSettings):
         # 0.205 s a step in passes of 640 phrases, and 0.070 s in one pass, which must fit into memory if it is cached.
         fitting = 64 if device == "cpu" else 1024 if self.cache_gradients else 8192
         size = self.micro_batch or fitting
-        config = project(FitConfig, self, steps=steps, freeze_words=not self.train_words, micro_batch=size)
+        config = project(FitConfig, self, steps=steps, micro_batch=size)
         return config.model_copy(update=PAPER) if self.paper_settings else config
 
 
