@@ -18,9 +18,9 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.words import SMALL_WORDS
 
 SLOPE, LEVEL = 5.3, 1.64
-APART, SPLIT = -0.8, -1.3
-"""Logits below which contexts make a question of two names that are alike, and two names of one. Of 20 pairs of short
-descriptions of namesakes 17 and 10 are below, of 20 of one thing 4 and 1. Most names spelt alike are one thing.
+APART = -0.8
+"""Logit below which two contexts are about two things: of 20 pairs of short descriptions of namesakes 17, of 20 of one
+thing 4. Both are asked.
 """
 ALIKE = 2.0  # Logit from which contexts count for names that have no word in common
 MOST = 16  # Contexts that are remembered of a name
@@ -50,7 +50,7 @@ class Contexts:
         return np.stack([self._known[text] for text in texts]) if texts else np.empty((0, 0), np.float32)
 
     def senses(self, name: str, contexts: Sequence[str], held: Mapping[str, str]) -> list[list[str]]:
-        """The contexts of a name by what they are about: the two nearest groups are one until none is above `SPLIT`.
+        """The contexts of a name by what they are about: the two nearest groups are one until none is above `APART`.
         Those that have different nodes in `held` stay apart.
         """
         groups = [[one] for one in contexts]
@@ -62,7 +62,7 @@ class Contexts:
                     if i == j or len({held[one] for one in (*ours, *theirs) if one in held}) > 1:
                         cosines[i, j] = -np.inf
             i, j = sorted(divmod(int(cosines.argmax()), len(groups)))
-            if cosines[i, j] * SLOPE - LEVEL < SPLIT:
+            if cosines[i, j] * SLOPE - LEVEL < APART:
                 break
             groups[i] += groups.pop(j)
             sums[i] = sums[i] + sums.pop(j)
