@@ -23,11 +23,11 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
-from pearl_qdrant.resolution.contexts import ALIKE, APART, Contexts
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME
 from pearl_qdrant.resolution.pairs.model import (
+    ALWAYS_ASKED,
     DOUBTS,
     EQUAL,
     INITIALS,
@@ -309,12 +309,8 @@ _MAY_BE_CUT, _CUT = -1.0, 3.5
 """Logit from which two names with words cut short (`Mk`, `Mark`) are one, and their least logit then: 20 of 20 with a
 probability of 0.3 to 0.8 were right in the five sets of runs/resolution."""
 _UNJUDGED = -30.0  # Logit of a pair that a quick look says enough of
+_DOUBTED_FROM = -2.0  # Quick logit from which the judge reads a pair with a doubt, which is asked at most
 
-_OTHER_CONTEXTS = DOUBTS.index("contexts about other things")
-_NO_WORD, _SHORT = map(DOUBTS.index, ("no word in common", "short words that are spelt alike"))
-SURE = 3.0  # The judge's score from which names are one that have no word in common, `Köln` and `Cologne`
-SPELT_ALIKE = 0.6  # Edit similarity from which they are spelt alike, and may be two words
-MOST_SAID = 1.5  # What contexts add to a logit, at most: things with names alike are often about one subject
 _PART, _ACRONYM = DOUBTS.index("part of several names"), DOUBTS.index("acronym of several names")
 
 _BLOCK = 32_768
@@ -332,17 +328,19 @@ class NearPair:
 
 class Measured(NamedTuple):
     """What is measured of p pairs, each (p,): logits by the model, whether nothing contradicts, `same_words.SAME`,
-    `PART` or 0, whether one has all words of the other, and more; and doubts of pairs that may be probable.
+    `PART` or 0, whether one has all words of the other, and more, whether a doubt is asked though the pair is not
+    probable: one has a word more, where no other name has something else; and doubts of pairs that may be probable.
     """
 
     logits: npt.NDArray[np.float32]
     is_possible: npt.NDArray[np.bool_]
     sameness: CodeArray
     is_longer: npt.NDArray[np.bool_]
+    is_near: npt.NDArray[np.bool_]
     doubts: CodeArray
 
 
-_NOTHING_MEASURED = Measured(np.empty(0, np.float32), *(np.empty(0, t) for t in (bool, np.uint8, bool, np.uint8)))
+_NOTHING_MEASURED = Measured(np.empty(0, np.float32), *(np.empty(0, t) for t in (bool, np.uint8, bool, bool, np.uint8)))
 
 
 class NilClusters:
@@ -360,9 +358,8 @@ class NilClusters:
         threshold: float,
         asked_from: float,
         is_strict: bool = True,
-        contexts: Contexts | None = None,
     ) -> None:
-        self._comparison = Comparison(forms, encoder, contexts)
+        self._comparison = Comparison(forms, encoder)
         self._model = model
         self._apart = {(min(pair), max(pair)) for pair in apart}
         self._threshold, self._asked_from, self._is_strict = threshold, asked_from, is_strict
@@ -408,18 +405,10 @@ class NilClusters:
         for i in (*read.tolist(), *np.flatnonzero(sameness > 0).tolist()):
             doubts[i] = DOUBTS.index(self._comparison.doubt(*pairs[i].tolist(), is_same=bool(sameness[i])))
         logits[read] = quick
-        said = np.zeros(len(pairs))
-        heard = np.concatenate((read, np.flatnonzero(sameness > 0)))
-        said[heard] = self._comparison.said(pairs[heard])
-        doubts[(said < APART) & (doubts == 0)] = _OTHER_CONTEXTS
-        if len(read):
-            scores = self._comparison.judged(pairs[read])
-            is_sure = (scores >= SURE) & (features[read, COLUMN["edit"]] < SPELT_ALIKE) & (doubts[read] == _NO_WORD)
-            is_alike = (said[read] >= ALIKE) & np.isin(doubts[read], (_NO_WORD, _SHORT))
-            doubts[read[is_sure | is_alike]] = 0
-            logits[read] = self._model.logits(features[read], scores)
-            logits[read] += np.clip(said[read], -MOST_SAID, MOST_SAID)
-            for i in read[logits[read] > _MAY_BE_CUT]:
+        judged = read if not self._is_strict else read[(doubts[read] == 0) | (quick >= _DOUBTED_FROM)]
+        if len(judged):
+            logits[judged] = self._model.logits(features[judged], self._comparison.judged(pairs[judged]))
+            for i in judged[logits[judged] > _MAY_BE_CUT]:
                 if self._comparison.has_cut_words(*pairs[i].tolist()):
                     logits[i] = max(logits[i], _CUT)
         has_more = features[:, COLUMN["only_more"]] > 0
@@ -430,7 +419,10 @@ class NilClusters:
             differ = self._comparison.differ_in_middle(a, b) and has_more[i]
             has_more[i] = differ or self._comparison.differ_in_form(a, b)
         is_longer = is_possible & (has_more | (sameness == PART))
-        return Measured(logits, against < CONTRADICTED, sameness, is_longer, doubts)
+        is_near = is_possible & (features[:, COLUMN["fillers"]] == 0) & (sameness == 0)
+        for i in np.flatnonzero(is_near):
+            is_near[i] = self._comparison.differ_in_a_word(*pairs[i].tolist())
+        return Measured(logits, against < CONTRADICTED, sameness, is_longer, is_near, doubts)
 
     def _score(self, pairs: Sequence[Pair]) -> tuple[list[float], list[int]]:
         return self._decided(pairs, self._measured(np.array(pairs, np.int64)))
@@ -444,9 +436,9 @@ class NilClusters:
         # Of such pairs of the made lists 1,338 of 1,341 are right.
         probabilities[is_same] = np.maximum(probabilities[is_same], CERTAIN)
         probabilities[~measured.is_possible] = FORBIDDEN
-        columns = (probabilities, measured.sameness, measured.doubts)
+        columns = (probabilities, measured.sameness, measured.is_near, measured.doubts)
         rows = zip(pairs, *(column.tolist() for column in columns), strict=True)
-        for i, ((a, b), probability, sameness, doubt) in enumerate(rows):
+        for i, ((a, b), probability, sameness, is_near, doubt) in enumerate(rows):
             if (a, b) in self._apart or not comparison.types.agree_pair(a, b) or comparison.differ_in_signs(a, b):
                 continue
             if comparison.is_equal(a, b):
@@ -454,6 +446,8 @@ class NilClusters:
             elif probability >= self._asked_from:
                 doubts[i] = doubt * self._is_strict or _PART * (sameness == PART)
                 found[i] = probability * (DOUBTED if doubt and not self._is_strict else 1.0)
+            elif is_near and (asked := comparison.doubt(a, b, is_same=False)) in ALWAYS_ASKED:
+                found[i], doubts[i] = self._asked_from, DOUBTS.index(asked)
             else:
                 found[i] = probability
         return found, doubts
@@ -474,11 +468,10 @@ class NilClusters:
         agree = self._comparison.types.agree_pair
         for group in self._comparison.namesakes():
             pairs = [(a, b) for a in group for b in group if a < b]
-            differing = [pair for pair in pairs if not agree(*pair) or self._comparison.are_senses(*pair)]
+            differing = [pair for pair in pairs if not agree(*pair)]
             for a, b in pairs if differing else ():
                 if (a, b) not in self._apart:
-                    said = "contexts" if self._comparison.are_senses(a, b) else "types"
-                    doubt = DOUBTS.index(f"equal names of different {said}")
+                    doubt = DOUBTS.index("equal names of different types")
                     self._table.forbid(a, b, probability=self._asked_from, doubt=doubt)
 
     def _found_parts(self) -> list[tuple[int, int, float]]:

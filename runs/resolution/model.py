@@ -8,10 +8,12 @@ entities, which the judge of two names has not seen: sets in which each entity h
 name and siblings beside them (`data.graph_sets`), and places and languages with names of the world
 (`data.world_names`). A pair is right if both names are of one entity.
 
-The trees are boosted ones (lightgbm) on what the judge reads; more of a likeness never speaks against a pair. The
-printed figures are those of trees that were fitted without the set. So are the thresholds: that of a precision is one
-at which the clusters of the sets have it on average, and none is far below. The shift of each list (`PairModel.shift`)
-begins at the share of candidates that are right in all sets.
+The trees are boosted ones (lightgbm) on what the judge reads; more of a likeness never speaks against a pair. Pairs of
+persons with a known name each are left out and get a coefficient: too few are right for trees. The printed figures are
+cross-fitted, by trees that were fitted without a set, and by those without the entities of a pair. So are the
+thresholds: that of a precision is one at which the clusters of the sets have it on average, by the mean of both, and
+none is far below. The shift of each list (`PairModel.shift`) begins at the share of candidates that are
+right in all sets.
 --work keeps the pairs with the judge's scores; a new judge needs a new folder. About five minutes on two quiet cores.
 """
 
@@ -21,14 +23,16 @@ import logging
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import click
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -42,7 +46,7 @@ from pearl_qdrant.resolution.clusters import CERTAIN, FORBIDDEN, PairTable, clus
 from pearl_qdrant.resolution.names import NameRecord, gather, key_of
 from pearl_qdrant.resolution.pairs.comparison import Comparison, pack_pairs, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE
-from pearl_qdrant.resolution.pairs.model import JUDGED_FEATURES, SPLIT, PairModel, probability_of
+from pearl_qdrant.resolution.pairs.model import JUDGED_FEATURES, N_SPLIT, PairModel, probability_of
 from pearl_qdrant.settings import DEFAULT_MODEL
 from resolution.data import GoldName, development_sets, graph_sets, near_words, world_names
 from training.examples.example import DEVELOPMENT_SPLITS
@@ -51,6 +55,7 @@ BELOW = 0.03
 """How much lower the precision of one set may be than what is wanted."""
 PRECISIONS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 THRESHOLDS = (0.03, 0.1, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98)
+FOLDS = 3  # of entities
 SIZE = 4000  # names of each set
 KEPT = 0.88
 """Share of the right open pairs that the quick look leaves to the judge, on average; it takes few of the others."""
@@ -89,6 +94,16 @@ class Pairs:
     is_same: npt.NDArray[np.bool_]  # (p,), whether the words are the same (`same_words.sameness`)
     judged: FloatArray  # (p,), the judge's scores; NaN where it was not asked
 
+    def folds(self) -> npt.NDArray[np.int64]:
+        """The fold of the entity of the first name, (p,)."""
+        of_form = np.array([crc32((gold or "").encode()) % FOLDS for gold in self.gold])
+        return of_form[self.pairs[:, 0]]
+
+    @property
+    def is_known(self) -> npt.NDArray[np.bool_]:
+        """Pairs of persons with a known name each that the other lacks."""
+        return self.features[:, N_SPLIT] > 0
+
     @property
     def is_asked(self) -> npt.NDArray[np.bool_]:
         """Pairs that the trees decide."""
@@ -125,7 +140,7 @@ def weights_of(sets: Sequence[npt.NDArray[np.bool_]]) -> FloatArray:
 
 def fit_gate(sets: list[Pairs]) -> tuple[FloatArray, float, float]:
     """The quick look: coefficients, bias, and the logit from which the judge reads a pair."""
-    chosen = [one.is_open & ~one.is_same for one in sets]
+    chosen = [one.is_open & ~one.is_same & ~one.is_known for one in sets]
     x = np.concatenate([one.features[rows] for one, rows in zip(sets, chosen, strict=True)]).astype(np.float64)
     y = np.concatenate([one.is_right[rows] for one, rows in zip(sets, chosen, strict=True)])
     mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
@@ -136,18 +151,29 @@ def fit_gate(sets: list[Pairs]) -> tuple[FloatArray, float, float]:
     return gate, bias, float(np.mean([np.quantile(logits, 1 - KEPT) for logits in right]))
 
 
-def fit_forest(sets: list[Pairs]) -> Forest:
-    """The trees; each set weighs the same."""
+def fit_forest(sets: list[Pairs], *, without: int | None = None) -> Forest:
+    """The trees; each set weighs the same. `without`: a fold of entities that they do not learn from."""
     import lightgbm
 
-    chosen = [one.is_asked for one in sets]
-    rows = [np.column_stack((one.judged, one.features[:, SPLIT]))[of] for one, of in zip(sets, chosen, strict=True)]
+    chosen = [one.is_asked & ~one.is_known & (one.folds() != without) for one in sets]
+    rows = [np.column_stack((one.judged, one.features[:, :N_SPLIT]))[of] for one, of in zip(sets, chosen, strict=True)]
     right = np.concatenate([one.is_right[of] for one, of in zip(sets, chosen, strict=True)])
     weights = weights_of(chosen)
     start = float(np.log(weights @ right / (weights @ ~right)))
     data = lightgbm.Dataset(np.concatenate(rows), right, weight=weights, init_score=np.full(len(right), start))
     how = {**TREES, "monotone_constraints": [int(name in RISING) for name in JUDGED_FEATURES]}
     return to_forest(lightgbm.train(how, data, N_TREES).dump_model()["tree_info"], start, JUDGED_FEATURES)
+
+
+def fit_known_name(sets: list[Pairs], model: PairModel) -> float:
+    """What known names add to the logit: with it, as many pairs are expected to be right as are, and half a one."""
+    chosen = [one.is_asked & one.is_known for one in sets]
+    logits = np.concatenate(
+        [model.logits(one.features[of], one.judged[of]) for one, of in zip(sets, chosen, strict=True)]
+    )
+    n_right = sum(int(one.is_right[of].sum()) for one, of in zip(sets, chosen, strict=True))
+    _log.info("known names: %d pairs, %d right", len(logits), n_right)
+    return float(brentq(lambda added: probability_of(logits + added).sum() - n_right - 0.5, -20, 20))
 
 
 def probabilities_of(one: Pairs, logits: FloatArray, model: PairModel) -> FloatArray:
@@ -162,14 +188,17 @@ def probabilities_of(one: Pairs, logits: FloatArray, model: PairModel) -> FloatA
     return found
 
 
-def held_out(sets: list[Pairs], model: PairModel) -> list[FloatArray]:
-    """Probabilities of the pairs of each set by trees that were fitted to the others."""
-    found = []
-    for one in sets:
-        by_others = replace(model, forest=fit_forest([other for other in sets if other is not one]))
-        logits = by_others.logits(one.features[one.is_asked], one.judged[one.is_asked])
-        found.append(probabilities_of(one, logits, model))
-    return found
+def held_out(sets: list[Pairs], model: PairModel) -> Iterator[list[FloatArray]]:
+    """Probabilities of the sets by trees that were fitted without the set, and without the entities of a pair."""
+
+    def logits(one: Pairs, forest: Forest) -> FloatArray:
+        return replace(model, forest=forest).logits(one.features[one.is_asked], one.judged[one.is_asked])
+
+    by_set = [logits(one, fit_forest([other for other in sets if other is not one])) for one in sets]
+    yield [probabilities_of(one, found, model) for one, found in zip(sets, by_set, strict=True)]
+    forests = [fit_forest(sets, without=fold) for fold in range(FOLDS)]
+    by_entity = [np.choose(one.folds()[one.is_asked], [logits(one, forest) for forest in forests]) for one in sets]
+    yield [probabilities_of(one, found, model) for one, found in zip(sets, by_entity, strict=True)]
 
 
 def merges_at(one: Pairs, probabilities: FloatArray, threshold: float) -> tuple[int, int]:
@@ -187,15 +216,18 @@ def merges_at(one: Pairs, probabilities: FloatArray, threshold: float) -> tuple[
     return right, total
 
 
-def choose(sets: list[Pairs], probabilities: list[FloatArray]) -> list[tuple[float, float]]:
+def choose(sets: list[Pairs], probabilities: list[list[FloatArray]]) -> list[tuple[float, float]]:
     """The reachable precisions with their thresholds, at which the clusters of the sets have it on average, and each of
-    them at most `BELOW` less.
+    them at most `BELOW` less; by the mean of several cross-fits.
     """
     reached: list[float] = []
     for threshold in THRESHOLDS:
-        merged = [merges_at(one, p, threshold) for one, p in zip(sets, probabilities, strict=True)]
-        precisions = np.array([right / max(total, 1) for right, total in merged])
-        _log.info("%.3f  %s", threshold, _shares(sets, merged))
+        shares = []
+        for given in probabilities:
+            merged = [merges_at(one, p, threshold) for one, p in zip(sets, given, strict=True)]
+            shares.append([right / max(total, 1) for right, total in merged])
+            _log.info("%.3f  %s", threshold, _shares(sets, merged))
+        precisions = np.mean(shares, axis=0)
         reached.append(float(max([min(precisions.mean(), precisions.min() + BELOW), *reached[-1:]])))
     lowest, highest = (float(np.floor(100 * one) / 100) for one in (reached[0], reached[-1]))
     wanted = sorted({lowest, *(one for one in PRECISIONS if lowest < one < highest), highest})
@@ -234,8 +266,9 @@ def main(data: Path, out: Path, model: str, work: Path | None, size: int) -> Non
     prior = float(np.mean([one.is_right.mean() for one in every]))
     for name, one in sets.items():
         _log.info("%s: %d forms, %d pairs, %d judged", name, len(one.names), len(one.pairs), one.is_asked.sum())
-    found = PairModel(fit_forest(every), gate, bias, least, ((0.5, 0.5),), prior)
-    found = replace(found, thresholds=tuple(choose(every, held_out(every, found))))
+    found = PairModel(fit_forest(every), gate, bias, 0.0, least, ((0.5, 0.5),), prior)
+    found = replace(found, known_name=fit_known_name(every, found))
+    found = replace(found, thresholds=tuple(choose(every, list(held_out(every, found)))))
     arrays: dict[str, Any] = found.to_arrays()
     with out.open("wb") as file:
         np.savez_compressed(file, **arrays)

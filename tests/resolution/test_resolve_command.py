@@ -23,7 +23,7 @@ from pearl_qdrant.resolution.resolution import Verdict
 
 def resolved(*names: str | NameRecord, **options: object) -> Resolution:
     """Names resolved by their letters."""
-    return resolve(names, **{"encoder": LetterEncoder(), **options})  # type: ignore[arg-type]
+    return resolve(names, encoder=LetterEncoder(), **options)  # type: ignore[arg-type]
 
 
 def is_one(found: Resolution, one: str, other: str) -> bool:
@@ -37,12 +37,12 @@ def asked(found: Resolution) -> dict[frozenset[str], str]:
     return {frozenset((pair.name, pair.other)): pair.reason for pair in found.review}
 
 
-def test_a_doubt_is_asked_and_not_merged(shipped: Encoder) -> None:
+def test_a_doubt_is_asked_and_not_merged() -> None:
     """Owners, numbers, titles and words that are spelt alike are for a person, however near the names are."""
 
     def outcome(one: str, other: str) -> str:
-        kind = "person" if one.startswith("Emil") else "thing"
-        found = resolved(NameRecord(one, kind), NameRecord(other, kind), encoder=shipped)
+        kind = "person" if other.endswith(" 7") else "thing"
+        found = resolved(NameRecord(one, kind), NameRecord(other, kind))
         return "merged" if is_one(found, one, other) else asked(found).get(frozenset((one, other)), "not asked")
 
     assert other_outcomes(__file__, "doubt", outcome) == []
@@ -167,7 +167,7 @@ def test_the_review_begins_with_what_changes_most(tmp_path: Path) -> None:
     found = resolved(*names, *often)
     assert [(pair.name, pair.change) for pair in found.review] == [("Saturn", 5), ("Mercury", 1)]
     found.write(tmp_path / "nodes.tsv", review=tmp_path / "review.tsv")
-    assert (tmp_path / "review.tsv").read_text().splitlines()[1].split("\t")[9] == "5"
+    assert (tmp_path / "review.tsv").read_text().splitlines()[1].endswith("\t5")
 
 
 def test_answers_are_remembered(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_a_run_that_was_killed_is_repeated_over_its_own_file(
     """A repeated run that reads and writes the same file gives the files of one run; counts are not doubled."""
     nodes, review, expected, pairs = (tmp_path / name for name in ("nodes", "review", "expected", "pairs"))
     resolved("heart attack", "new york", "new york").write(nodes)
-    more = "Heart Attack", "heart atack", "new york", "new yorck", "large cat", "large cats", "Kowrabad", "Kowrabadgarh"
+    more = "Heart Attack", "heart atack", "new york", "new yorck", "large cat", "large cats", "Kovra", "Kowra"
     resolved(*more, previous=nodes).write(expected, review=pairs)
     assert len(pairs.read_text().splitlines()) > 1
     write, written = resolution.write_lines, 0

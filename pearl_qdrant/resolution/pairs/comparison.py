@@ -26,18 +26,19 @@ from pearl_qdrant.linking.ranking.model import baseline_similarity
 from pearl_qdrant.linking.ranking.name_parts import are_cut_words
 from pearl_qdrant.linking.ranking.string_features import other_known_name
 from pearl_qdrant.phrase_types import ENTITY_TYPES
-from pearl_qdrant.resolution.contexts import Contexts
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
     Form,
+    WordVectors,
     as_words,
     encode_mapped,
     form_of,
+    replaced_words,
     string_pair,
 )
 from pearl_qdrant.resolution.pairs.model import doubt, has_title
-from pearl_qdrant.resolution.pairs.same_words import have_other_forms, person_words, sameness
+from pearl_qdrant.resolution.pairs.same_words import Slots, have_other_forms, person_words, sameness
 
 
 def pack_pairs(pairs: IntArray) -> IntArray:
@@ -51,9 +52,11 @@ def unpack_pairs(packed: IntArray) -> IntArray:
     return np.stack((packed >> 32, packed & 0xFFFFFFFF), axis=1)
 
 
+N_NEIGHBOURS = 16  # Neighbours by vector that are kept of each name
 DENSE_PAIRS, NGRAM_PAIRS, SKELETON_PAIRS = 10, 6, 4  # Candidates of each name: by vector, by n-grams, by consonants
 LEAST_DENSE = 0.3  # Cosine above that of unrelated names, of a candidate: 99.5 % of the right ones have it, 66 % of all
 NGRAM_FEATURES, SKELETON_FEATURES = 8, 6  # N-grams of each name that are looked up, the rarest
+CROWD = slice(5, 12)  # Ranks of the neighbours that measure how many names are like a name
 MOST_OF_A_SOURCE = 200  # Names of one source among which acronyms are looked for
 CHANCE = 0.03  # Names that fit an acronym by chance, at most, for it to be that of the only one that fits
 
@@ -66,20 +69,32 @@ FloatArray = npt.NDArray[np.float32]
 class Comparison:
     """Compares the forms of names, at least one."""
 
-    def __init__(self, forms: Forms, encoder: Encoder, contexts: Contexts | None = None) -> None:
+    def __init__(self, forms: Forms, encoder: Encoder) -> None:
         self.forms = forms
-        self._contexts = contexts or Contexts(lambda: encoder)
         self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
         self._written = as_words(self._names)
         self._vectors, self._types = encode_mapped(self._written, encoder)
-        self._nearest = nearest_names(self._vectors, DENSE_PAIRS, np.random.default_rng(0))
+        self._nearest = nearest_names(self._vectors, N_NEIGHBOURS, np.random.default_rng(0))
+        cosines = self._nearest.cosines[:, CROWD]
+        self._crowd = np.where(cosines > -1, cosines, self._baseline).mean(axis=1)
         self._weighted = weighted_rows(forms.folded, IdfTable.from_names(self._names[:: max(1, len(forms) // 100_000)]))
         self.types = Types([key[1] for key in forms.keys])
+        self._words = WordVectors(forms.folded, encoder, self._baseline)
         self.form = lru_cache(maxsize=50_000)(self._form)
+        self._slots = Slots(self._distinct_contents())
 
     def _form(self, number: int) -> Form:
         return form_of(self._names[number], self.forms.folded[number])
+
+    def _distinct_contents(self) -> Iterator[Sequence[str]]:
+        """The content words of the forms, each once."""
+        last: tuple[str, ...] = ()
+        for number in range(len(self.forms)):
+            content = self.form(number).strings.content
+            if content != last:  # forms are sorted by their spelling
+                yield content
+            last = content
 
     def candidates(self) -> IntArray:
         """Pairs of forms of types that agree that may mean the same, as `pack_pairs` packs them, ascending."""
@@ -113,7 +128,7 @@ class Comparison:
     def _proposals(self) -> Iterator[IntArray]:
         n = len(self.forms)
         for start in range(0, n, _COMPARED):
-            near = self._nearest.names[start : start + _COMPARED].astype(np.int64)
+            near = self._nearest.names[start : start + _COMPARED, :DENSE_PAIRS].astype(np.int64)
             pairs = np.stack((np.repeat(np.arange(start, start + len(near)), near.shape[1]), near.ravel()), axis=1)
             yield pairs[pairs[:, 1] >= 0]
         yield from ngram_pairs(self._weighted, features=NGRAM_FEATURES, k=NGRAM_PAIRS)
@@ -182,19 +197,6 @@ class Comparison:
             f"{word[0]}{len(word) - 2}{word[-1]}" for word in words[:1] if len(words) == 1 and len(word) > 4
         }
 
-    def said(self, pairs: IntArray) -> npt.NDArray[np.float64]:
-        """What their contexts say of pairs of forms, as logits (`contexts`), (p,); 0 where one has none."""
-        of = {form: [(self._names[form], text) for text in texts] for form, texts in self.forms.contexts.items()}
-        rows = [i for i, (a, b) in enumerate(pairs.tolist()) if a in of and b in of] if of else []
-        self._contexts.vectors([text for form in {*pairs[rows].ravel().tolist()} for text in of[form]])
-        found = np.zeros(len(pairs))
-        found[rows] = [self._contexts.logit(of[a], of[b]) for a, b in pairs[rows].tolist()]
-        return found
-
-    def are_senses(self, a: int, b: int) -> bool:
-        """Whether two forms have one spelling and type, and mean different things by their contexts."""
-        return self.forms.keys[a] == self.forms.keys[b]
-
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""
         return self.forms.keys[a][0] == self.forms.keys[b][0]
@@ -248,6 +250,11 @@ class Comparison:
         one, two = (self.form(form).strings.content_set for form in (a, b))
         return one <= two or two <= one
 
+    def differ_in_a_word(self, a: int, b: int) -> bool:
+        """Whether one has all words of the other, and at most one more."""
+        one, two = (self.form(form).strings.content_set for form in (a, b))
+        return len(one ^ two) < 2 and bool(one & two)
+
     def doubt(self, a: int, b: int, *, is_same: bool) -> str:
         """Why a person should decide whether two forms mean the same, or ""; `is_same` if their words are."""
         if self.types.is_loose(a, b) and not is_same:
@@ -297,6 +304,21 @@ class Comparison:
         found /= np.float32(1 - self._baseline)
         return found
 
+    def _scores(self, pairs: IntArray) -> list[npt.NDArray[np.floating]]:
+        """The features `FROM_SCORES` of pairs, (p, 2)."""
+        a, b = pairs[:, 0], pairs[:, 1]
+        other: FloatArray = np.zeros(len(pairs), np.float32)
+        if self._types is not None:
+            other = np.asarray(self._types[a, _OTHER], np.float32) * np.asarray(self._types[b, _OTHER], np.float32)
+        forms = [(self.form(one).strings, self.form(two).strings) for one, two in pairs.tolist()]
+        return [
+            self.cosines(pairs),
+            (np.maximum(self._crowd[a], self._crowd[b]) - self._baseline) / (1 - self._baseline),
+            np.array([self._slots.share(one.content, two.content) for one, two in forms], np.float32),
+            other,
+            self._words.cosines([replaced_words(one, two) for one, two in forms]),
+        ]
+
     def judged(self, pairs: IntArray) -> npt.NDArray[np.float64]:
         """The judge's scores of pairs, (p,), the longer name as the mention: both directions say no more."""
         names = [sorted((self._written[a], self._written[b]), key=_length) for a, b in pairs.tolist()]
@@ -304,7 +326,7 @@ class Comparison:
 
     def _block(self, pairs: IntArray) -> FloatArray:
         strings = [string_pair(self.form(a), self.form(b), is_person=self.is_person(a, b)) for a, b in pairs.tolist()]
-        return np.column_stack([self.cosines(pairs), np.array(strings)]).astype(np.float32)
+        return np.column_stack([*self._scores(pairs), np.array(strings)]).astype(np.float32)
 
 
 def _length(name: str) -> tuple[int, str]:
@@ -333,7 +355,7 @@ _KNOWN = 0.85
 _PLACES = [ENTITY_TYPES.index(one) for one in ("GPE", "LOC")]
 _TITLES = frozenset("mr mrs ms miss dr prof sir".split())  # What only persons have before their names
 
-_PERSON = ENTITY_TYPES.index("PERSON")
+_PERSON, _OTHER = ENTITY_TYPES.index("PERSON"), ENTITY_TYPES.index("OTHER")
 
 
 EXACT_NAMES = 30_000  # Names up to which each is compared with all others: 2 s for each core

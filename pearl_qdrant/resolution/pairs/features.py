@@ -1,12 +1,18 @@
-"""What two names say of each other, as numbers that do not depend on their order, beside what the judge says.
+"""What two names say of each other, as numbers that do not depend on their order.
 
-Features of strings are those of the linker's ranking (`linking.ranking`), taken in both directions.
+Features of strings are those of the linker's ranking (`linking.ranking`), taken in both directions. Beyond them:
+
+    skeleton         edit similarity of the consonants by sound: Tshikapa, qi ka pa
+    crowd            cosine to the names further away, which is high where many names are alike
+    fillers          how many names have another word where the two differ: Berg's face, Berg's voice, Berg's hand
+    replaced_dense   cosine of the words in which they differ: carcinoma is near cancer, submandibular not sublingual
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,20 +22,64 @@ from rapidfuzz.distance import OSA
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.keys import skeleton
 from pearl_qdrant.lexical.ngrams import latin
-from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS
+from pearl_qdrant.lexical.words import LEGAL_FORMS, SMALL_WORDS, variant_word
 from pearl_qdrant.linking.ranking.string_features import (
     StringFeatures,
     edit_similarity,
     other_known_name,
+    slips,
+    sorted_similarity,
     string_features,
     word_changes,
 )
 from pearl_qdrant.phrase_types import ENTITY_TYPES
 from pearl_qdrant.resolution.pairs.name_differences import NO_DIFFERENCE, name_differences
 
+MOST_WORDS = 300_000  # Words that are encoded, the most frequent; they take two minutes on two cores
+
 _ENCODED = 16_384
 
 HalfArray = npt.NDArray[np.float16]
+
+
+class WordVectors:
+    """Compares groups of words of folded names; `baseline` is the cosine of unrelated names."""
+
+    def __init__(self, folded: Iterable[str], encoder: Encoder, baseline: float) -> None:
+        counts = Counter(word for name in folded for word in name.split() if not word.isdigit())
+        normal: dict[str, int] = {}
+        words: list[str] = []
+        for word, _ in counts.most_common(MOST_WORDS):
+            key = variant_word(word)
+            if key not in normal:
+                normal[key] = len(words)
+                words.append(word)
+        self._number = normal
+        self._baseline = baseline
+        self._vectors, _ = encode_mapped(words, encoder)
+
+    def cosines(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> npt.NDArray[np.float32]:
+        """Cosine of the sums of the words' vectors above that of unrelated names, (p,); 0 where a side has none."""
+        found = np.zeros(len(pairs), np.float32)
+        rows = [i for i, (ours, theirs) in enumerate(pairs) if ours and theirs]
+        sides = [self._sums([pairs[i][side] for i in rows]) for side in (0, 1)]
+        if rows:
+            cosines = np.einsum("ij,ij->i", *sides)
+            norms = np.linalg.norm(sides[0], axis=1) * np.linalg.norm(sides[1], axis=1)
+            raw = np.divide(cosines, norms, out=np.zeros_like(cosines), where=norms > 0)
+            found[rows] = (raw - self._baseline) / (1 - self._baseline)
+        return found
+
+    def _sums(self, groups: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
+        """Sum of the vectors of each group of words, (g, dim)."""
+        sums = np.zeros((len(groups), self._vectors.shape[1]), np.float32)
+        known = [
+            (row, self._number[word]) for row, words in enumerate(groups) for word in words if word in self._number
+        ]
+        if known:
+            rows, numbers = np.array(known).T
+            np.add.at(sums, rows, np.asarray(self._vectors[numbers], np.float32))
+        return sums
 
 
 def encode_mapped(names: Sequence[str], encoder: Encoder) -> tuple[HalfArray, HalfArray | None]:
@@ -68,11 +118,26 @@ def _as_word(word: str) -> str:
     return lowered if lowered in SMALL_WORDS else word if len(word) <= SHORT_WORD else word.capitalize()
 
 
-FEATURES = tuple("dense edit skeleton only_more replaced replaced_rare length more_rare against".split())
-"""Cosine above that of unrelated names; edit similarity, of letters and of consonants; whether only one has more words;
-the share of words where each has another, and how rare these are; letters of the shorter name; how rare the words are
-that only one has; `POSSIBLE` and the like.
+FROM_SCORES = tuple("dense crowd fillers other replaced_dense".split())
+"""Features of vectors and predicted types; each says of p pairs, (p,):
+
+dense, crowd     cosine above that of unrelated names, 1 for equal vectors; for the names further away
+fillers          how many other names have something else where the two differ (`same_words.Slots`)
+other            that both are of no special type
+replaced_dense   cosine of the words that only one and that only the other has, as `dense`
 """
+
+FROM_STRINGS = tuple(
+    "edit skeleton replaced replaced_common replaced_rare more_rare length other_order slips known_name only_more "
+    "against".split()
+)
+"""Features of two strings: edit similarity, as letters and as consonants; the share of words where each has another,
+how frequent and how rare these are; how rare those that only one has; letters of the shorter name; equal words in
+another order; one or two letters that differ; whether two persons have known names each that are near each other
+(`string_features.other_known_name`); whether only one has more words. `against`: `POSSIBLE` and the like.
+"""
+
+FEATURES = (*FROM_SCORES, *FROM_STRINGS)
 COLUMN: dict[str, int] = {name: i for i, name in enumerate(FEATURES)}
 
 _LONGEST = 30  # Letters and digits beyond which a name counts as no longer
@@ -80,8 +145,8 @@ _LONGEST = 30  # Letters and digits beyond which a name counts as no longer
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A name prepared for comparisons: its features, its consonants by sound, and its letters in the Latin script
-    without spaces, or "" where the name is in that script.
+    """A name prepared for comparisons: its features, its consonants in Latin letters, and its letters in the Latin
+    script without spaces, or "" where the name is in that script.
     """
 
     strings: StringFeatures
@@ -96,21 +161,34 @@ def form_of(name: str, folded: str) -> Form:
 
 
 def string_pair(a: Form, b: Form, *, is_person: bool = False) -> tuple[float, ...]:
-    """Features in the order of `FEATURES`, without the first; the same for (b, a)."""
+    """Features in the order of `FROM_STRINGS`; the same for (b, a)."""
     one, two = a.strings, b.strings
     is_other_script = bool(a.letters) != bool(b.letters)
     ours, theirs = (a.letters or one.joined, b.letters or two.joined) if is_other_script else (one.joined, two.joined)
+    similarity = edit_similarity(ours, theirs)
     there, back = word_changes(one, two), word_changes(two, one)
+    replaced = there.any_replaced
     return (
-        edit_similarity(ours, theirs),
+        similarity,
         OSA.normalized_similarity(a.skeleton, b.skeleton) if a.skeleton and b.skeleton else 0.0,
-        float(bool(there.only_added or back.only_added)),
         max(there.replaced, back.replaced),
-        max(there.replaced_rare, back.replaced_rare) * there.any_replaced,
-        min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
+        (1 - min(there.replaced_rare, back.replaced_rare)) * replaced,
+        max(there.replaced_rare, back.replaced_rare) * replaced,
         max(there.missing_rare, back.missing_rare),
+        min(len(one.joined), len(two.joined), _LONGEST) / _LONGEST,
+        sorted_similarity(one, two, similarity),
+        float(slips(one, two, similarity) > 0),
+        float(is_person and other_known_name(one, two)),
+        float(bool(there.only_added or back.only_added)),
         float(contradiction(one, two, is_person=is_person)),
     )
+
+
+def replaced_words(one: StringFeatures, two: StringFeatures) -> tuple[list[str], list[str]]:
+    """The words that only one name has, and those that only the other has; both empty unless both have some."""
+    ours = [word for word in one.content if word not in two.content_set]
+    theirs = [word for word in two.content if word not in one.content_set]
+    return (ours, theirs) if ours and theirs else ([], [])
 
 
 def _has_other_code(one: StringFeatures, two: StringFeatures) -> bool:
@@ -141,5 +219,4 @@ def contradiction(one: StringFeatures, two: StringFeatures, *, is_person: bool) 
     found = name_differences(one, two, is_person=is_person)
     if found._replace(first_name_differs=False, bracket_added=False) != NO_DIFFERENCE:
         return CONTRADICTED
-    is_other = found.first_name_differs or _has_other_code(one, two) or (is_person and other_known_name(one, two))
-    return UNLESS_SAME if is_other else POSSIBLE
+    return UNLESS_SAME if found.first_name_differs or _has_other_code(one, two) else POSSIBLE

@@ -30,8 +30,8 @@ from pearl_qdrant.resolution.pairs.name_differences import OTHER_PLACE, TITLES, 
 from pearl_qdrant.resolution.pairs.same_words import WOMEN
 
 MODEL_FILE = "pairs.npz"
-SPLIT = slice(COLUMN["dense"], COLUMN["more_rare"])
-JUDGED_FEATURES = ("judge", *FEATURES[SPLIT])
+N_SPLIT = COLUMN["known_name"]
+JUDGED_FEATURES = ("judge", *FEATURES[:N_SPLIT])
 """What the trees split on: the score of the judge of two names, and features of the pair."""
 
 _ROUNDS = 100
@@ -49,6 +49,7 @@ class PairModel:
     Attributes:
         forest: The logit that two names are of one thing, from `JUDGED_FEATURES`.
         gate, gate_bias: A quick logit without the judge, coefficients of `FEATURES`.
+        known_name: What the feature of this name adds to the logit: too few pairs have it for trees.
         least: The quick logit from which the judge reads a pair; others are hardly ever right.
         thresholds: Least mean probability between two clusters, by the precision of merges; both in [0, 1], ascending.
         prior: Share of the candidates that were right where the model was fitted.
@@ -57,6 +58,7 @@ class PairModel:
     forest: Forest
     gate: FloatArray
     gate_bias: float
+    known_name: float
     least: float
     thresholds: tuple[tuple[float, float], ...]
     prior: float
@@ -68,8 +70,9 @@ class PairModel:
         if forest.features != JUDGED_FEATURES or len(arrays["gate"]) != len(FEATURES):
             raise ValueError(f"the model has features that this version does not know: {', '.join(forest.features)}")
         thresholds = tuple((float(precision), float(least)) for precision, least in arrays["thresholds"])
-        gate_bias, least, prior = (float(arrays[name]) for name in ("gate_bias", "least", "prior"))
-        return cls(forest, arrays["gate"].astype(np.float64), gate_bias, least, thresholds, prior)
+        numbers = (float(arrays[name]) for name in ("gate_bias", "known_name", "least", "prior"))
+        gate_bias, known_name, least, prior = numbers
+        return cls(forest, arrays["gate"].astype(np.float64), gate_bias, known_name, least, thresholds, prior)
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The model as it is stored."""
@@ -77,7 +80,7 @@ class PairModel:
             **self.forest.to_arrays(),
             "gate": self.gate,
             "thresholds": np.array(self.thresholds),
-            **{name: np.array(getattr(self, name)) for name in ("gate_bias", "least", "prior")},
+            **{name: np.array(getattr(self, name)) for name in ("gate_bias", "known_name", "least", "prior")},
         }
 
     def threshold(self, precision: float) -> float:
@@ -105,7 +108,8 @@ class PairModel:
 
     def logits(self, features: npt.NDArray[np.float32], judged: FloatArray) -> FloatArray:
         """Logits of p pairs, (p,), from (p, features) and the judge's scores, (p,), in a list like those of the fit."""
-        return self.forest.logits(np.column_stack((judged, features[:, SPLIT])))
+        found = self.forest.logits(np.column_stack((judged, features[:, :N_SPLIT])))
+        return found + self.known_name * features[:, N_SPLIT]
 
     def shift(self, logits: npt.NDArray[np.floating], n_candidates: int) -> float:
         """What to add to the logits, (p,), of the candidates that may be right in this list: less where most things
@@ -142,6 +146,11 @@ DECIDED = "decided"
 INITIALS = "initials"
 PART_OF = "part of the name"
 
+_SAID = {"other_order": "other order of words", "slips": "one or two letters differ"}
+"""What features of strings are called, the clearest first."""
+
+_SAID_FROM = 0.1
+
 DOUBTS = (
     "",
     "another type",
@@ -156,8 +165,6 @@ DOUBTS = (
     "short words that are spelt alike",
     "words that are spelt alike",
     "equal names of different types",
-    "equal names of different contexts",
-    "contexts about other things",
     "part of several names",
     "acronym of several names",
     "each has another acronym",
@@ -168,6 +175,14 @@ DOUBTS = (
     "another place",
 )
 """All reasons to ask, by their number; the first is none."""
+
+ALWAYS_ASKED = frozenset(
+    (
+        *("what belongs to it", "one has a number", "one has words in brackets"),
+        *("another generation", "another republic", "another place"),
+    )
+)
+"""Reasons that are asked of two names that differ in a word, however improbable the pair is."""
 
 _DIGIT = re.compile(r"\d")
 
@@ -293,4 +308,6 @@ def _is_one_word(word: str, other: str, *, is_in_name: bool) -> bool:
 def reason_of(features: Sequence[float], *, is_same: bool) -> str:
     """What speaks for a merge, from features as in `FEATURES`, and whether the words are the same."""
     values = dict(zip(FEATURES, features, strict=True))
-    return f"{'equal words; ' * is_same}vectors {values['dense']:.2f}, letters {values['edit']:.2f}"
+    said = "equal words" if is_same else next((text for name, text in _SAID.items() if values[name] > _SAID_FROM), None)
+    numbers = f"vectors {values['dense']:.2f}, letters {values['edit']:.2f}"
+    return numbers if said is None else f"{said}; {numbers}"
