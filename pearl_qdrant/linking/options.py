@@ -27,6 +27,7 @@ CommonWords = Literal["skip", "capitalised", "all"]
 Markup = Literal["html", "markdown"]
 OffsetUnit = Literal["characters", "utf-16"]
 PassageFormat = Literal["lines", "jsonl", "whole"]
+"""One passage a line; one JSON object a line, with "text" and maybe "id" and "spans"; the whole file is one passage."""
 
 
 def _as_tuple(values: Sequence[str]) -> tuple[str, ...]:

@@ -329,9 +329,6 @@ def of_texts(
             found = []
 
 
-"""One passage a line; one JSON object a line, with "text" and maybe "id" and "spans"; the whole file is one passage."""
-
-
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A passage of a file, with the number of its line, from 1, and the places of its mentions if they are known. That
