@@ -1,0 +1,101 @@
+"""What the contexts of names say: whether two of them are about one thing.
+
+Contexts are compared by the cosine of their vectors, without the name itself and small words. Little likeness makes two
+things of one name, if both contexts say what the thing is: the name is not in them, or a common word follows it at the
+beginning (`X is a chemist`). Where it is in the middle of a sentence, that says what happens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from pearl_qdrant.encoder.protocol import Encoder
+from pearl_qdrant.lexical.words import SMALL_WORDS, word_rarity
+from pearl_qdrant.linking.ranking.model import baseline_similarity
+
+APART, ALIKE = 0.05, 0.6
+"""Likeness below which contexts are about two things, and from which they are about one (docs/experiments)."""
+MOST, LONGEST = 16, 300  # Contexts that are remembered of a name, and characters of each
+
+_COMMON = 0.005  # Rarity of the words of English text that may join a name to what it is: `is`, `was`, `a`, `of`
+
+FloatArray = npt.NDArray[np.float32]
+
+
+def shortened(context: str) -> str:
+    """A context as it is kept."""
+    return " ".join(context.split())[:LONGEST]
+
+
+class Contexts:
+    """Compares contexts; each vector is made once, when it is needed, by the encoder that `encoder` gives."""
+
+    def __init__(self, encoder: Callable[[], Encoder]) -> None:
+        self._encoder = encoder
+        self._known: dict[str, FloatArray] = {}
+
+    def encode(self, given: Sequence[tuple[str, str]]) -> list[FloatArray]:
+        """Vectors of contexts, each with the name that it is of; zero where nothing but the name is said."""
+        texts = [_without(text, name) for name, text in given]
+        if missing := [text for text in dict.fromkeys(texts) if text not in self._known]:
+            vectors = np.asarray(self._encoder().encode(missing).vectors, np.float32)
+            self._known.update(zip(missing, vectors * np.array([[bool(text)] for text in missing]), strict=True))
+        return [self._known[text] for text in texts]
+
+    def likeness(self, one: Sequence[tuple[str, str]], other: Sequence[tuple[str, str]]) -> float:
+        """How alike the contexts of two names are, each with its name: 1 for equal ones, about 0 for any; at least
+        `APART` where those of one do not say what it is.
+        """
+        found = self._alike(*(np.sum(self.encode(given), axis=0) for given in (one, other)))
+        are_said = all(any(_describes(text, name) for name, text in given) for given in (one, other))
+        return found if are_said else max(found, APART)
+
+    def senses(self, name: str, contexts: Sequence[str], nodes: Mapping[str, str]) -> list[list[str]]:
+        """The contexts of a name by the thing that they are about; those of two nodes are about two things."""
+        said = [one for one in contexts if one in nodes or _describes(one, name)]
+        return self._groups(name, contexts if len(self._groups(name, said, nodes)) > 1 else said[:1], nodes)
+
+    def _groups(self, name: str, contexts: Sequence[str], nodes: Mapping[str, str]) -> list[list[str]]:
+        """The nearest two groups become one until none are alike."""
+        groups, sums = [[one] for one in contexts], self.encode([(name, one) for one in contexts])
+        while True:
+            best, i, j = max(
+                (
+                    (self._alike(sums[i], sums[j]), i, j)
+                    for j, theirs in enumerate(groups)
+                    for i, ours in enumerate(groups[:j])
+                    if len({nodes[one] for one in (*ours, *theirs) if one in nodes}) < 2
+                ),
+                default=(-1.0, 0, 0),
+            )
+            if best < APART:
+                return groups
+            groups[i] += groups.pop(j)
+            sums[i] = sums[i] + sums.pop(j)
+
+    def _alike(self, one: FloatArray, other: FloatArray) -> float:
+        cosine = float(one @ other) / max(float(np.linalg.norm(one) * np.linalg.norm(other)), 1e-9)
+        return (cosine - self._baseline) / (1 - self._baseline)
+
+    @cached_property
+    def _baseline(self) -> float:
+        return baseline_similarity(self._encoder())
+
+
+def _without(text: str, name: str) -> str:
+    """A context without the name and small words."""
+    words = re.findall(r"\w+", re.sub(re.escape(name), " ", text, flags=re.IGNORECASE))
+    return " ".join(word for word in words if word.lower() not in SMALL_WORDS)
+
+
+def _describes(text: str, name: str) -> bool:
+    """Whether a context says what the thing is."""
+    before, is_named, after = text.casefold().partition(name.casefold())
+    words = re.findall(r"\w+", after)
+    begins = bool(words) and not re.search(r"\w", before) and word_rarity(words[0]) < _COMMON
+    return begins if is_named else bool(_without(text, name))
