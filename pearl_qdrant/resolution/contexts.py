@@ -58,7 +58,8 @@ class Contexts:
     def senses(self, name: str, contexts: Sequence[str], nodes: Mapping[str, str]) -> list[list[str]]:
         """The contexts of a name by the thing that they are about; those of two nodes are about two things."""
         said = [one for one in contexts if one in nodes or _describes(one, name)]
-        return self._groups(name, contexts if len(self._groups(name, said, nodes)) > 1 else said[:1], nodes)
+        is_one = len(self._groups(name, said, nodes)) < 2
+        return [list(contexts)] if is_one else self._groups(name, contexts, nodes)
 
     def _groups(self, name: str, contexts: Sequence[str], nodes: Mapping[str, str]) -> list[list[str]]:
         """The nearest two groups become one until none are alike."""

@@ -211,7 +211,7 @@ def key_of(name: str, type_: str) -> tuple[str, str]:
     return key, sys.intern(type_.casefold().strip())
 
 
-def free_id(key: Sequence[str], taken: Container[str]) -> str:
+def free_id(key: tuple[str, str], taken: Container[str]) -> str:
     """The id of a node that a name founds: a hash of its key, so that runs agree, with a number where it is `taken`."""
     number = 0
     while True:
@@ -257,14 +257,11 @@ def gather(
         if not name:
             continue
         key = (name, sys.intern(one.type.strip()))
-        context = shortened(one.context)
-        if context:
+        if context := shortened(one.context):
             own = said.setdefault(key, set())
-            if len(own) >= MOST and context not in own:
-                context = ""
+            context = context if len(own) < MOST or context in own else ""
             own.add(context)
-        whole = (*key, context)
-        counts[whole] = counts.get(whole, 0) + 1
+        counts[*key, context] = counts.get((*key, context), 0) + 1
         digest.update("\t".join((*key, one.source, one.context, "")).encode("utf-8", "surrogatepass"))
         if one.source:
             seen = sources.setdefault(key, set())
@@ -330,10 +327,8 @@ def _senses(
     for each context; where there are some, names without one are a sense of their own.
     """
     said = sorted({context for *_, context in names if context})
-    senses = [said]
-    if contexts is not None and len(said) > 1:
-        held = {name[2]: nodes[name] for name in names if name[2] and name in nodes}
-        senses = contexts.senses(names[0][0], said, held)
+    held = {name[2]: nodes[name] for name in names if name[2] and name in nodes}
+    senses = contexts.senses(names[0][0], said, held) if contexts is not None and len(said) > 1 else [said]
     if len(senses) == 1:
         one: dict[tuple[str, str], list[NameKey]] = {}
         for name in names:

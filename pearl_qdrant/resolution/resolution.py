@@ -120,7 +120,7 @@ NODE_COLUMNS = tuple(
     "name type node_id canonical_name entity_id kb probability reason count founded apart inputs context".split()
 )
 REVIEW_COLUMNS = tuple(
-    "decision probability name type other other_type node_id other_node_id reason change context other_context".split()
+    "decision probability name type other other_type node_id other_node_id context other_context reason change".split()
 )
 VERDICTS: dict[str, Verdict] = {
     **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),
@@ -386,7 +386,7 @@ def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:
         yield table_line(
             (
                 *("", f"{one.probability:.4f}", one.name, one.type, one.other, one.other_type),
-                *(one.node_id, one.other_node_id, one.reason, str(one.change), one.context, one.other_context),
+                *(one.node_id, one.other_node_id, one.context, one.other_context, one.reason, str(one.change)),
             )
         )
 

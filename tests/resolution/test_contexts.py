@@ -60,9 +60,9 @@ def test_contexts_speak_against_names_that_are_alike(shipped: Encoder) -> None:
 
 def test_neighbours_speak_for_names_that_share_no_word(shipped: Encoder, tmp_path: Path) -> None:
     """Nodes with the same neighbours are one where their names may be."""
-    names = "Genf", "Genève"
+    names = "Munich", "München"
     assert len(list(resolve(names, encoder=shipped).nodes)) == 2
-    edges = [f"{name}\t{other}" for name in names for other in ("Rhône", "Red Cross", "Switzerland")]
+    edges = [f"{name}\t{other}" for name in names for other in ("Bavaria", "Isar", "Oktoberfest")]
     (tmp_path / "edges.tsv").write_text("\n".join(edges) + "\n")
     merged = resolve_graph(tmp_path / "edges.tsv", lambda records: resolve(records, encoder=shipped), dry_run=True)
     assert len({merged.resolution.row(NameRecord(name)).node_id for name in names}) == 1  # type: ignore[union-attr]

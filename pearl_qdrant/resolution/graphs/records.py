@@ -103,7 +103,7 @@ NAME_ATTRIBUTES = frozenset(("name", "label", "title", "entity_name", "entity_id
 """Attributes that have the name of their node."""
 
 
-SEVERAL = 3  # Neighbours by which a node without a description is told from another one
+SEVERAL = 5  # Neighbours that say alone what a node is: of five others of one thing 0.2 % are about another one
 
 
 def name_records(graph: Graph) -> dict[str, list[NameRecord]]:
@@ -115,13 +115,12 @@ def name_records(graph: Graph) -> dict[str, list[NameRecord]]:
     for edge in graph.edges:
         near.setdefault(edge.source, {})[names.get(edge.target, edge.target)] = None
         near.setdefault(edge.target, {})[names.get(edge.source, edge.source)] = None
-    found: dict[str, list[NameRecord]] = {}
+    found = {}
     for node in graph.nodes:
         others = near.get(node.key, {})
-        is_said = node.description or len(others) >= SEVERAL
-        context = "; ".join(filter(None, (node.description, *others))) if is_said else ""
-        sources = node.sources or ("",)
-        found[node.key] = [NameRecord(node.name, node.type, source, context) for source in sources]
+        said = (node.description, *others) if node.description or len(others) >= SEVERAL else ()
+        one = NameRecord(node.name, node.type, "", "; ".join(filter(None, said)))
+        found[node.key] = [replace(one, source=source) for source in node.sources or ("",)]
     return found
 
 
