@@ -1,8 +1,8 @@
 """What the contexts of names say: whether two of them are about one thing.
 
-Contexts are compared by the cosine of their vectors, without the name itself and small words. Little likeness makes two
-things of one name, if both contexts say what the thing is: the name is not in them, or a common word follows it at the
-beginning (`X is a chemist`). Where it is in the middle of a sentence, that says what happens.
+They are compared by the cosine of their vectors, without the name itself. Little likeness makes two things of one name
+if both contexts say what the thing is: the name is not in them, or begins them, and a common word follows (`X is a
+chemist`). Other sentences say what happens.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.words import SMALL_WORDS, word_rarity
 from pearl_qdrant.linking.ranking.model import baseline_similarity
 
-APART, ALIKE = 0.05, 0.6
-"""Likeness below which contexts are about two things, and from which they are about one (docs/experiments)."""
+APART, ALIKE = 0.05, 0.6  # Likeness below which contexts are about two things, from which about one (docs/experiments)
 MOST, LONGEST = 16, 300  # Contexts that are remembered of a name, and characters of each
 
 _COMMON = 0.005  # Rarity of the words of English text that may join a name to what it is: `is`, `was`, `a`, `of`
@@ -33,7 +32,7 @@ def shortened(context: str) -> str:
 
 
 class Contexts:
-    """Compares contexts; each vector is made once, when it is needed, by the encoder that `encoder` gives."""
+    """Compares contexts; vectors are made once, when they are needed, by the encoder that `encoder` gives."""
 
     def __init__(self, encoder: Callable[[], Encoder]) -> None:
         self._encoder = encoder
@@ -52,12 +51,11 @@ class Contexts:
         `APART` where those of one do not say what it is.
         """
         found = self._alike(*(np.sum(self.encode(given), axis=0) for given in (one, other)))
-        are_said = all(any(_describes(text, name) for name, text in given) for given in (one, other))
-        return found if are_said else max(found, APART)
+        return max(found, *(-1.0 if any(_describes(*a) for a in given) else APART for given in (one, other)))
 
     def senses(self, name: str, contexts: Sequence[str], nodes: Mapping[str, str]) -> list[list[str]]:
         """The contexts of a name by the thing that they are about; those of two nodes are about two things."""
-        said = [one for one in contexts if one in nodes or _describes(one, name)]
+        said = [one for one in contexts if one in nodes or _describes(name, one)]
         is_one = len(self._groups(name, said, nodes)) < 2
         return [list(contexts)] if is_one else self._groups(name, contexts, nodes)
 
@@ -65,15 +63,9 @@ class Contexts:
         """The nearest two groups become one until none are alike."""
         groups, sums = [[one] for one in contexts], self.encode([(name, one) for one in contexts])
         while True:
-            best, i, j = max(
-                (
-                    (self._alike(sums[i], sums[j]), i, j)
-                    for j, theirs in enumerate(groups)
-                    for i, ours in enumerate(groups[:j])
-                    if len({nodes[one] for one in (*ours, *theirs) if one in nodes}) < 2
-                ),
-                default=(-1.0, 0, 0),
-            )
+            every = [(self._alike(sums[i], sums[j]), i, j) for j in range(len(groups)) for i in range(j)]
+            may_be = [one for one in every if len({nodes.get(x) for k in one[1:] for x in groups[k]} - {None}) < 2]
+            best, i, j = max(may_be, default=(-1.0, 0, 0))
             if best < APART:
                 return groups
             groups[i] += groups.pop(j)
@@ -94,9 +86,9 @@ def _without(text: str, name: str) -> str:
     return " ".join(word for word in words if word.lower() not in SMALL_WORDS)
 
 
-def _describes(text: str, name: str) -> bool:
+def _describes(name: str, text: str) -> bool:
     """Whether a context says what the thing is."""
     before, is_named, after = text.casefold().partition(name.casefold())
-    words = re.findall(r"\w+", after)
-    begins = bool(words) and not re.search(r"\w", before) and word_rarity(words[0]) < _COMMON
+    first = re.match(r"\W*(\w+)", after)
+    begins = first is not None and not re.search(r"\w", before) and word_rarity(first[1]) < _COMMON
     return begins if is_named else bool(_without(text, name))

@@ -261,7 +261,8 @@ def gather(
             own = said.setdefault(key, set())
             context = context if len(own) < MOST or context in own else ""
             own.add(context)
-        counts[*key, context] = counts.get((*key, context), 0) + 1
+        whole = (*key, context)
+        counts[whole] = counts.get(whole, 0) + 1
         digest.update("\t".join((*key, one.source, one.context, "")).encode("utf-8", "surrogatepass"))
         if one.source:
             seen = sources.setdefault(key, set())
@@ -333,14 +334,9 @@ def _senses(
         one: dict[tuple[str, str], list[NameKey]] = {}
         for name in names:
             one.setdefault(name[:2], []).append(name)
-        return [{(*key, _first_context(given, nodes)): given for key, given in one.items()}]
+        return [{(*key, min(filter(None, (name[2] for name in own)), default="")): own for key, own in one.items()}]
     of = [[name for name in names if name[2] in sense] for sense in (*senses, [""])]
     return [{name: [name] for name in sense} for sense in of if sense]
-
-
-def _first_context(given: Sequence[NameKey], nodes: Mapping[NameKey, str]) -> str:
-    """The context that a name is kept with: that of an earlier run, else the first."""
-    return min(((name not in nodes, name[2]) for name in given if name[2]), default=(True, ""))[1]
 
 
 def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int, int]]:
