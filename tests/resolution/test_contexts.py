@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,32 @@ def test_a_name_without_a_context_is_asked(found: Resolution) -> None:
     assert all(pair.reason == "equal names of different contexts" for pair in found.review)
 
 
+def test_another_name_of_two_namesakes_is_asked(shipped: Encoder) -> None:
+    """A title makes no namesake; it joins the one that its own context is about, and none if it has no context."""
+    with_title = NameRecord("Dr. Lo Vanne", "PERSON")
+    asked = resolve([BASKETBALL, CHEMIST, with_title], encoder=shipped)
+    assert len({asked.node(one) for one in (BASKETBALL, CHEMIST, with_title)}) == 3
+    said = replace(with_title, context=CHEMIST.context)
+    known = resolve([BASKETBALL, CHEMIST, said], encoder=shipped)
+    assert known.node(said) == known.node(CHEMIST) != known.node(BASKETBALL)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("heart surgeon in Alderburg", "Lo Vanne is a cardiologist at the Alderburg clinic"),
+        ("Late on Monday Lo Vanne bought a red car", "The minister and Lo Vanne spoke of fishing"),  # says what happens
+        ("", "a chemist at the university"),
+        ("Lo Vanne", "a chemist at the university"),
+    ],
+)
+def test_other_words_part_nobody(one: str, other: str, shipped: Encoder) -> None:
+    """Contexts of one thing need not share words; a sentence that says what happens, and no context, say nothing."""
+    found = resolve([NameRecord("Lo Vanne", "PERSON", context=text) for text in (one, other)], encoder=shipped)
+    assert [len(names) for _, names in found.nodes] == [1]
+    assert not found.review
+
+
 def test_namesakes_keep_their_nodes(found: Resolution, shipped: Encoder, tmp_path: Path) -> None:
     """A later run gives a new context the node of the namesake that it is about; a decision is about one of them."""
     found.write(tmp_path / "nodes.tsv", review=tmp_path / "review.tsv")
@@ -62,7 +89,7 @@ def test_neighbours_speak_for_names_that_share_no_word(shipped: Encoder, tmp_pat
     """Nodes with the same neighbours are one where their names may be."""
     names = "Munich", "München"
     assert len(list(resolve(names, encoder=shipped).nodes)) == 2
-    edges = [f"{name}\t{other}" for name in names for other in ("Bavaria", "Isar", "Oktoberfest")]
+    edges = [f"{name}\t{other}" for name in names for other in ("Bavaria", "Isar", "Oktoberfest", "BMW", "Alps")]
     (tmp_path / "edges.tsv").write_text("\n".join(edges) + "\n")
     merged = resolve_graph(tmp_path / "edges.tsv", lambda records: resolve(records, encoder=shipped), dry_run=True)
     assert len({merged.resolution.row(NameRecord(name)).node_id for name in names}) == 1  # type: ignore[union-attr]
