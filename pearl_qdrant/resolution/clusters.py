@@ -502,8 +502,9 @@ class NilClusters:
                     near.setdefault((one, senses[other]), []).append((other, probability))
         for (one, _), others in near.items():
             alike = self._comparison.alike_contexts(np.array([(one, other) for other, _ in others], np.int64))
+            least = max([ALIKE, *alike[alike >= ALIKE]])
             for (other, probability), likeness in zip(others, alike, strict=True):
-                if len(others) > 1 and not likeness >= max(ALIKE, np.nanmax(alike)):
+                if len(others) > 1 and not likeness >= least:
                     self._table.forbid(one, other, probability=probability, doubt=_NAMESAKES)
 
     def _found_parts(self) -> list[tuple[int, int, float]]:

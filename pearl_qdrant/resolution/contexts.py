@@ -1,8 +1,8 @@
 """What the contexts of names say: whether two of them are about one thing.
 
 They are compared by the cosine of their vectors, without the name itself. Little likeness makes two things of one name
-if both contexts say what the thing is: the name is not in them, or begins them, and a common word follows (`X is a
-chemist`). Other sentences say what happens.
+if both contexts say what the thing is: `a chemist`, `X is a chemist`. Where words of the name are in the middle, or a
+common word is first (`he`, `in`), they say what happens.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
-from pearl_qdrant.lexical.words import SMALL_WORDS, word_rarity
+from pearl_qdrant.lexical.words import IGNORED, SMALL_WORDS, word_rarity
 from pearl_qdrant.linking.ranking.model import baseline_similarity
 
-APART, ALIKE = 0.05, 0.6  # Likeness below which contexts are about two things, from which about one (docs/experiments)
+APART, ALIKE = 0.075, 0.6  # Likeness below which contexts are about two things, from which about one (docs/experiments)
 MOST, LONGEST = 16, 300  # Contexts that are remembered of a name, and characters of each
 
 _COMMON = 0.005  # Rarity of the words of English text that may join a name to what it is: `is`, `was`, `a`, `of`
+_LITTLE = IGNORED | SMALL_WORDS
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -88,7 +89,9 @@ def _without(text: str, name: str) -> str:
 
 def _describes(name: str, text: str) -> bool:
     """Whether a context says what the thing is."""
-    before, is_named, after = text.casefold().partition(name.casefold())
-    first = re.match(r"\W*(\w+)", after)
-    begins = first is not None and not re.search(r"\w", before) and word_rarity(first[1]) < _COMMON
-    return begins if is_named else bool(_without(text, name))
+    named, words = set(re.findall(r"\w+", name.casefold())), re.findall(r"\w+", text.casefold())
+    n_first = next((i for i, word in enumerate(words) if word not in named), len(words))
+    if n_first == len(words) or named & set(words[n_first:]) - _LITTLE:
+        return False
+    is_common = word_rarity(words[n_first]) < _COMMON
+    return is_common if n_first else not is_common or words[0] in _LITTLE
