@@ -89,9 +89,9 @@ def _without(text: str, name: str) -> str:
 
 def _describes(name: str, text: str) -> bool:
     """Whether a context says what the thing is."""
-    named, words = set(re.findall(r"\w+", name.casefold())), re.findall(r"\w+", text.casefold())
+    named, words = (re.findall(r"\w+", re.sub(r"\(.*?\)", " ", one).casefold()) for one in (name, text))
     n_first = next((i for i, word in enumerate(words) if word not in named), len(words))
-    if n_first == len(words) or named & set(words[n_first:]) - _LITTLE:
+    if n_first == len(words) or set(named) & set(words[n_first:]) - _LITTLE:
         return False
     is_common = word_rarity(words[n_first]) < _COMMON
     return is_common if n_first else not is_common or words[0] in _LITTLE
