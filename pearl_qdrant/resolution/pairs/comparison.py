@@ -202,7 +202,7 @@ class Comparison:
     def alike_contexts(self, pairs: IntArray) -> npt.NDArray[np.float64]:
         """How alike the contexts of pairs of forms are (`contexts`), (p,); NaN where one has none."""
         found, said = np.full(len(pairs), np.nan), self.forms.contexts
-        rows = [i for i, pair in enumerate(pairs.tolist()) if said and said.keys() >= set(pair)]
+        rows = [i for i, pair in enumerate(pairs.tolist() if said else ()) if said.keys() >= set(pair)]
         of = {one: [(self.forms.name(one), text) for text in said[one]] for one in pairs[rows].ravel().tolist()}
         self._contexts.encode([text for texts in of.values() for text in texts])
         found[rows] = [self._contexts.likeness(of[a], of[b]) for a, b in pairs[rows].tolist()]
