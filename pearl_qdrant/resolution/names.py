@@ -268,7 +268,8 @@ def gather(
             seen = sources.setdefault(key, set())
             if len(seen) < MOST_SOURCES:
                 seen.add(hash(one.source))
-        defined.update(_defined_in(name, one.context))
+        if one.context or "(" in name:
+            defined.update(_defined_in(name, one.context))
     earlier = {key: count for key, (count, _) in (known or {}).items()}
     if counts and digest.hexdigest() in inputs:
         counts = earlier
@@ -327,6 +328,8 @@ def _senses(
     """The names of one spelling and type by what they mean, each with those that were given. Several senses have a name
     for each context; where there are some, names without one are a sense of their own.
     """
+    if len(names) == 1:
+        return [{names[0]: list(names)}]
     said = sorted({context for *_, context in names if context})
     held = {name[2]: nodes[name] for name in names if name[2] and name in nodes}
     senses = contexts.senses(names[0][0], said, held) if contexts is not None and len(said) > 1 else [said]
