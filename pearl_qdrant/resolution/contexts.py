@@ -18,7 +18,7 @@ from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.lexical.words import IGNORED, SMALL_WORDS, word_rarity
 from pearl_qdrant.linking.ranking.model import baseline_similarity
 
-APART, ALIKE = 0.075, 0.6  # Likeness below which contexts are about two things, from which about one (docs/experiments)
+APART, ALIKE = 0.16, 0.6  # Likeness below which contexts are about two things, from which about one (docs/experiments)
 MOST, LONGEST = 16, 300  # Contexts that are remembered of a name, and characters of each
 
 _COMMON = 0.005  # Rarity of the words of English text that may join a name to what it is: `is`, `was`, `a`, `of`
