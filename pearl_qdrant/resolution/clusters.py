@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from pearl_qdrant.encoder.protocol import Encoder
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
+from pearl_qdrant.resolution.contexts import ALIKE, APART, Contexts
 from pearl_qdrant.resolution.names import Forms
 from pearl_qdrant.resolution.pairs.comparison import Comparison, unpack_pairs
 from pearl_qdrant.resolution.pairs.features import COLUMN, CONTRADICTED, POSSIBLE, UNLESS_SAME
@@ -312,6 +313,13 @@ _UNJUDGED = -30.0  # Logit of a pair that a quick look says enough of
 _DOUBTED_FROM = -2.0  # Quick logit from which the judge reads a pair with a doubt, which is asked at most
 
 _PART, _ACRONYM = DOUBTS.index("part of several names"), DOUBTS.index("acronym of several names")
+_OTHER_TYPES, _NAMESAKES, _OTHER_CONTEXTS = map(
+    DOUBTS.index,
+    ("equal names of different types", "equal names of different contexts", "contexts about other things"),
+)
+_SPELLING = tuple(map(DOUBTS.index, ("no word in common", "short words that are spelt alike")))
+"""Doubts that contexts about one thing settle: `Genf`, `Genève`."""
+_SAID = 1.5  # What these add to the logit
 
 _BLOCK = 32_768
 
@@ -358,8 +366,9 @@ class NilClusters:
         threshold: float,
         asked_from: float,
         is_strict: bool = True,
+        contexts: Contexts | None = None,
     ) -> None:
-        self._comparison = Comparison(forms, encoder)
+        self._comparison = Comparison(forms, encoder, contexts)
         self._model = model
         self._apart = {(min(pair), max(pair)) for pair in apart}
         self._threshold, self._asked_from, self._is_strict = threshold, asked_from, is_strict
@@ -405,9 +414,15 @@ class NilClusters:
         for i in (*read.tolist(), *np.flatnonzero(sameness > 0).tolist()):
             doubts[i] = DOUBTS.index(self._comparison.doubt(*pairs[i].tolist(), is_same=bool(sameness[i])))
         logits[read] = quick
+        alike = np.full(len(pairs), np.nan)
+        heard = np.concatenate((read, np.flatnonzero(sameness > 0)))
+        alike[heard] = self._comparison.alike_contexts(pairs[heard])
+        doubts[(alike < APART) & (doubts == 0)] = _OTHER_CONTEXTS
+        doubts[(alike >= ALIKE) & np.isin(doubts, _SPELLING)] = 0
         judged = read if not self._is_strict else read[(doubts[read] == 0) | (quick >= _DOUBTED_FROM)]
         if len(judged):
             logits[judged] = self._model.logits(features[judged], self._comparison.judged(pairs[judged]))
+            logits[judged] += np.float32(_SAID) * (alike[judged] >= ALIKE)
             for i in judged[logits[judged] > _MAY_BE_CUT]:
                 if self._comparison.has_cut_words(*pairs[i].tolist()):
                     logits[i] = max(logits[i], _CUT)
@@ -464,15 +479,33 @@ class NilClusters:
         return packed
 
     def _ask_of_equal_names(self) -> None:
-        """Equal names whose types differ are asked, and those without a type that equal two such names."""
-        agree = self._comparison.types.agree_pair
+        """Equal names whose types or contexts differ are asked, and those without one that equal two such names."""
+        agree, keys = self._comparison.types.agree_pair, self._comparison.forms.keys
+        senses: dict[int, str] = {}
         for group in self._comparison.namesakes():
             pairs = [(a, b) for a in group for b in group if a < b]
-            differing = [pair for pair in pairs if not agree(*pair)]
-            for a, b in pairs if differing else ():
+            alike = self._comparison.alike_contexts(np.array(pairs, np.int64)) < APART
+            are_senses = any(keys[a] == keys[b] or other for (a, b), other in zip(pairs, alike, strict=True))
+            senses.update((one, keys[one][0]) for one in group if are_senses)
+            for a, b in pairs if are_senses or not all(agree(*pair) for pair in pairs) else ():
                 if (a, b) not in self._apart:
-                    doubt = DOUBTS.index("equal names of different types")
+                    doubt = _NAMESAKES if are_senses and agree(a, b) else _OTHER_TYPES
                     self._table.forbid(a, b, probability=self._asked_from, doubt=doubt)
+        self._ask_of_namesakes(senses)
+
+    def _ask_of_namesakes(self, senses: dict[int, str]) -> None:
+        """Another name of several namesakes, forms with their spelling, is asked unless its contexts are about one."""
+        near: dict[tuple[int, str], list[tuple[int, float]]] = {}
+        for a, b, probability, doubt in list(self._table.with_doubts(self._asked_from)) if senses else ():
+            for one, other in ((a, b), (b, a)) if not doubt else ():
+                if other in senses and senses.get(one) != senses[other]:
+                    near.setdefault((one, senses[other]), []).append((other, probability))
+        for (one, _), others in near.items():
+            alike = self._comparison.alike_contexts(np.array([(one, other) for other, _ in others], np.int64))
+            least = max([ALIKE, *alike[alike >= ALIKE]])
+            for (other, probability), likeness in zip(others, alike, strict=True):
+                if len(others) > 1 and not likeness >= least:
+                    self._table.forbid(one, other, probability=probability, doubt=_NAMESAKES)
 
     def _found_parts(self) -> list[tuple[int, int, float]]:
         """Pairs of a name and one that it is a part or the initials of, with their probabilities; the longest first.

@@ -31,7 +31,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -45,6 +45,7 @@ from pearl_qdrant.lexical.ngrams import fold_name
 from pearl_qdrant.lexical.words import IGNORED, SMALL_WORDS, variant_word, word_rarity
 from pearl_qdrant.linking.mention_detection.abbreviations import find_abbreviations
 from pearl_qdrant.linking.mentions import read_text_lines
+from pearl_qdrant.resolution.contexts import MOST, Contexts, shortened
 
 SHORT_KEY = 2  # Letters and digits up to which punctuation is part of a name
 SIGNED_KEY = 4  # Letters and digits up to which a sign before or after them is part of a name: `.NET`, `100%`
@@ -69,7 +70,9 @@ class NameRecord:
         type: Its type in the source's own words (`PERSON`, `disease`), or "". Names of types that differ stay apart.
         source: Where it was found (the id of a document or chunk), or "". An acronym joins its long form only where
             both were found in one source, or one context defines it.
-        context: Text around it, or "". Abbreviations that it defines are merged, `tumor necrosis factor (TNF)`.
+        context: Text around it, a description, or the names that relations join it to; or "". Names whose contexts are
+            about other things stay apart, equal ones too. Abbreviations that one defines are merged, `tumor necrosis
+            factor (TNF)`.
 
     A null cell of a table (None, NaN) is "", a number its digits.
     """
@@ -135,12 +138,16 @@ def _from_json(text: str, name: str, number: int) -> NameRecord:
     return NameRecord(*values)
 
 
+NameKey = tuple[str, str, str]  # A name with its type and context
+
+
 @dataclass(slots=True)
 class Forms:
     """Distinct names and their forms, in an order that does not depend on that of the stream.
 
     Attributes:
-        names: Distinct (name, type), n of them, sorted by form.
+        names: Distinct (name, type, context), n of them, sorted by form; a name whose contexts are all about one thing
+            is one, with its first context.
         counts: How often each was given.
         form_of: The form of each.
         first: The name that stands for each form: the most frequent; of equal ones the first in order.
@@ -149,9 +156,10 @@ class Forms:
         sources: Hashes of the sources of forms, where the records have them.
         defined: Pairs of forms, short and long, that a context defines.
         inputs: Digests of the streams that the counts are of.
+        contexts: The contexts of forms that have some.
     """
 
-    names: list[tuple[str, str]] = field(default_factory=list)
+    names: list[NameKey] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     form_of: Sequence[int] = ()
     first: Sequence[int] = ()
@@ -160,6 +168,7 @@ class Forms:
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
     defined: set[tuple[int, int]] = field(default_factory=set)
     inputs: tuple[str, ...] = ()
+    contexts: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -174,7 +183,7 @@ class Forms:
 
     def subset(self, forms: Sequence[int]) -> Forms:
         """Some forms, in the given order, each with the name that stands for it alone."""
-        is_pointed_to = bool(self.sources or self.defined)
+        is_pointed_to = bool(self.sources or self.defined or self.contexts)
         place = {form: i for i, form in enumerate(forms)} if is_pointed_to else {}
         return Forms(
             names=[self.names[self.first[form]] for form in forms],
@@ -185,6 +194,7 @@ class Forms:
             keys=[self.keys[form] for form in forms],
             sources={place[form]: found for form, found in self.sources.items() if form in place},
             defined={(place[a], place[b]) for a, b in self.defined if a in place and b in place},
+            contexts={place[form]: found for form, found in self.contexts.items() if form in place},
         )
 
 
@@ -224,19 +234,22 @@ def _fold(name: str) -> str:
 def gather(
     records: Iterable[NameRecord | str],
     *,
-    known: Mapping[tuple[str, str], int] | None = None,
+    known: Mapping[NameKey, tuple[int, str]] | None = None,
     inputs: tuple[str, ...] = (),
+    contexts: Contexts | None = None,
 ) -> Forms:
     """Read a stream of names; blank ones are left out.
 
     Args:
         records: Names, or records of them.
-        known: Further names (name, type) with their counts, of an earlier run.
+        known: Further names of an earlier run, with their counts and nodes.
         inputs: Digests of the streams that `known` counts; the same stream again is not counted again.
+        contexts: Tells the senses of a name apart; without it each name has one.
     """
-    counts: dict[tuple[str, str], int] = {}
+    counts: dict[NameKey, int] = {}
     digest = blake2b(digest_size=8)
     sources: dict[tuple[str, str], set[int]] = {}
+    said: dict[tuple[str, str], set[str]] = {}
     defined: set[tuple[str, str]] = set()
     for record in records:
         one = record if isinstance(record, NameRecord) else NameRecord(record)
@@ -244,53 +257,89 @@ def gather(
         if not name:
             continue
         key = (name, sys.intern(one.type.strip()))
-        counts[key] = counts.get(key, 0) + 1
+        if context := shortened(one.context):
+            own = said.setdefault(key, set())
+            context = context if len(own) < MOST or context in own else ""
+            own.add(context)
+        whole = (*key, context)
+        counts[whole] = counts.get(whole, 0) + 1
         digest.update("\t".join((*key, one.source, one.context, "")).encode("utf-8", "surrogatepass"))
         if one.source:
             seen = sources.setdefault(key, set())
             if len(seen) < MOST_SOURCES:
                 seen.add(hash(one.source))
-        if one.context:
-            defined.update((found.short, found.long) for found in find_abbreviations(one.context))
-        if "(" in name:
-            for found in find_abbreviations(name):
-                defined.update(((found.short, found.long), (name, found.long), (found.short, name)))
+        if one.context or "(" in name:
+            defined.update(_defined_in(name, one.context))
+    earlier = {key: count for key, (count, _) in (known or {}).items()}
     if counts and digest.hexdigest() in inputs:
-        counts = dict(known or {})
+        counts = earlier
     elif counts:
         inputs = (*inputs, digest.hexdigest())
-        for key, count in (known or {}).items():
-            counts[key] = counts.get(key, 0) + count
-    forms = _forms(counts or known or {}, sources, defined)
+        for known_key, count in earlier.items():
+            counts[known_key] = counts.get(known_key, 0) + count
+    nodes = {key: node for key, (_, node) in (known or {}).items()}
+    forms = _forms(counts or earlier, sources, nodes, contexts)
+    if defined:
+        forms.defined = _defined_forms(forms, defined)
     forms.inputs = inputs
     return forms
 
 
+def _defined_in(name: str, context: str) -> Iterator[tuple[str, str]]:
+    """Short and long forms that a name and its context define."""
+    yield from ((found.short, found.long) for found in (find_abbreviations(context) if context else ()))
+    for found in find_abbreviations(name) if "(" in name else ():
+        yield from ((found.short, found.long), (name, found.long), (found.short, name))
+
+
 def _forms(
-    counts: Mapping[tuple[str, str], int], sources: Mapping[tuple[str, str], set[int]], defined: set[tuple[str, str]]
+    counts: Mapping[NameKey, int],
+    sources: Mapping[tuple[str, str], set[int]],
+    nodes: Mapping[NameKey, str],
+    contexts: Contexts | None,
 ) -> Forms:
     form_of, first = array("q"), array("q")  # a fifth of the memory of lists
     forms = Forms(form_of=form_of, first=first)
-    last: tuple[str, str] | None = None
-    for key, one in sorted((key_of(*one), one) for one in counts):
-        number = len(forms.names)
-        forms.names.append(one)
-        forms.counts.append(counts[one])
-        if key != last:
-            last = key
+    keyed = sorted((key_of(*one[:2]), one) for one in counts)
+    for key, group in groupby(keyed, lambda pair: pair[0]):
+        names = [one for _, one in group]
+        for sense in _senses(names, nodes, contexts):
+            form = len(first)
+            first.append(len(forms.names))
             forms.keys.append(key)
-            first.append(number)
-            forms.folded.append(_fold(one[0]))
-        form = len(first) - 1
-        form_of.append(form)
-        if counts[one] > counts[forms.names[first[form]]]:
-            first[form] = number
-            forms.folded[form] = _fold(one[0])
-        if own := sources.get(one):
-            forms.sources[form] = forms.sources.get(form, frozenset()) | own
-    if defined:
-        forms.defined = _defined_forms(forms, defined)
+            if said := tuple(sorted({context for name in sense for *_, context in sense[name] if context})):
+                forms.contexts[form] = said
+            for one, given in sense.items():
+                number = len(forms.names)
+                forms.names.append(one)
+                forms.counts.append(sum(counts[name] for name in given))
+                form_of.append(form)
+                if forms.counts[number] > forms.counts[first[form]]:
+                    first[form] = number
+                if own := sources.get(one[:2]):
+                    forms.sources[form] = forms.sources.get(form, frozenset()) | own
+            forms.folded.append(_fold(forms.name(form)))
     return forms
+
+
+def _senses(
+    names: Sequence[NameKey], nodes: Mapping[NameKey, str], contexts: Contexts | None
+) -> list[dict[NameKey, list[NameKey]]]:
+    """The names of one spelling and type by what they mean, each with those that were given. Several senses have a name
+    for each context; where there are some, names without one are a sense of their own.
+    """
+    if len(names) == 1:
+        return [{names[0]: list(names)}]
+    said = sorted({context for *_, context in names if context})
+    held = {name[2]: nodes[name] for name in names if name[2] and name in nodes}
+    senses = contexts.senses(names[0][0], said, held) if contexts is not None and len(said) > 1 else [said]
+    if len(senses) == 1:
+        one: dict[tuple[str, str], list[NameKey]] = {}
+        for name in names:
+            one.setdefault(name[:2], []).append(name)
+        return [{(*key, min(filter(None, (name[2] for name in own)), default="")): own for key, own in one.items()}]
+    of = [[name for name in names if name[2] in sense] for sense in (*senses, [""])]
+    return [{name: [name] for name in sense} for sense in of if sense]
 
 
 def _defined_forms(forms: Forms, defined: set[tuple[str, str]]) -> set[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """`Resolution`: the node of each name, pairs for review, their files (TSV, no quoting), undoing; and a judge of pairs.
 
-nodes     one row for each distinct name and type, see `ResolvedName`; it is all that a later run needs. The column
-          `inputs` of the first row has the digests of the files of names that were counted
+nodes     one row for each distinct name and type (and meaning), see `ResolvedName`; it is all that a later run needs.
+          The column `inputs` of the first row has the digests of the files of names that were counted
 review    one row for each pair, see `ReviewPair`; a person writes `same` or `different` into the column `decision`
 
 The judge is a function of the user's: it gets a batch of questions and returns "same", "different" or None for each.
@@ -22,7 +22,8 @@ from typing import Literal
 from pearl_qdrant.cells import join_list, split_list, table_line
 from pearl_qdrant.errors import FormatError, OptionError
 from pearl_qdrant.linking.mentions import read_text_lines
-from pearl_qdrant.resolution.names import NameRecord, free_id, key_of
+from pearl_qdrant.resolution.contexts import shortened
+from pearl_qdrant.resolution.names import NameKey, NameRecord, free_id, key_of
 from pearl_qdrant.resolution.pairs.model import DECIDED, FOUNDED
 from pearl_qdrant.store.system import write_lines
 
@@ -38,6 +39,7 @@ class Decision:
         type, other_type: Their types, or "".
         verdict: "same" or "different".
         other_node: The node of `other` when it was decided, or ""; needed where `other` is a name of a collection.
+        context, other_context: What tells each from its namesakes, or "".
     """
 
     name: str
@@ -46,6 +48,8 @@ class Decision:
     type: str = ""
     other_type: str = ""
     other_node: str = ""
+    context: str = ""
+    other_context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class ResolvedName:
         count: How often the name was given.
         founded: Whether the node is named and identified by this name.
         apart: Ids of nodes that it must not join, since a person decided so.
+        context: A context of the name, or ""; names of several meanings have a row for each context.
     """
 
     name: str
@@ -77,6 +82,12 @@ class ResolvedName:
     count: int = 1
     founded: bool = False
     apart: tuple[str, ...] = ()
+    context: str = ""
+
+    @property
+    def key(self) -> NameKey:
+        """What tells it from other names."""
+        return self.name, self.type, self.context
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,7 @@ class ReviewPair:
         probability: That both mean the same, in [0, 1].
         reason: Why they were not merged.
         change: How often the names were given that would move to another node by the other decision.
+        context, other_context: A context of each, or "".
     """
 
     name: str
@@ -100,12 +112,16 @@ class ReviewPair:
     probability: float
     reason: str
     change: int = 1
+    context: str = ""
+    other_context: str = ""
 
 
 NODE_COLUMNS = tuple(
-    "name type node_id canonical_name entity_id kb probability reason count founded apart inputs".split()
+    "name type node_id canonical_name entity_id kb probability reason count founded apart inputs context".split()
 )
-REVIEW_COLUMNS = tuple("decision probability name type other other_type node_id other_node_id reason change".split())
+REVIEW_COLUMNS = tuple(
+    "decision probability name type other other_type node_id other_node_id context other_context reason change".split()
+)
 VERDICTS: dict[str, Verdict] = {
     **dict.fromkeys(("same", "yes", "y", "1", "merge"), "same"),
     **dict.fromkeys(("different", "no", "n", "0", "split"), "different"),
@@ -118,7 +134,7 @@ class Resolution:
     """What `resolve` found.
 
     Attributes:
-        names: One for each distinct name and type, sorted by node.
+        names: One for each distinct name and type, and context of a name of several meanings, sorted by node.
         review: Pairs that are asked, those whose decision changes most first.
         inputs: Digests of the names that were given and counted, run after run.
         is_repeated: Whether the names of this run were counted by an earlier one.
@@ -130,8 +146,11 @@ class Resolution:
     is_repeated: bool = False
 
     @cached_property
-    def _by_name(self) -> Mapping[tuple[str, str], ResolvedName]:
-        return {(one.name, one.type): one for one in self.names}
+    def _by_name(self) -> Mapping[tuple[str, str], Mapping[str, ResolvedName]]:
+        found: dict[tuple[str, str], dict[str, ResolvedName]] = {}
+        for one in self.names:
+            found.setdefault((one.name, one.type), {})[one.context] = one
+        return found
 
     @property
     def nodes(self) -> Iterator[tuple[str, list[ResolvedName]]]:
@@ -148,9 +167,14 @@ class Resolution:
         return None if found is None else found.node_id
 
     def row(self, one: NameRecord) -> ResolvedName | None:
-        """What was found of a name that was given; None if it was not, or is blank."""
+        """What was found of a name that was given; None if it was not, or is blank, or nothing says which of several
+        meanings it has.
+        """
         name = " ".join(one.name.split())
-        return self._by_name.get((name, one.type.strip())) or self._by_name.get((name, ""))  # without types: "off"
+        rows = self._by_name.get((name, one.type.strip())) or self._by_name.get((name, "")) or {}
+        if len(rows) == 1:
+            return next(iter(rows.values()))
+        return rows.get(shortened(one.context)) or rows.get("")
 
     def write(self, nodes: str | os.PathLike[str], *, review: str | os.PathLike[str] | None = None) -> None:
         """Write the nodes, and before them the pairs for review where a path is given. A run that was killed can be
@@ -170,7 +194,7 @@ class Resolution:
         none.
         """
         names, inputs = [], dict[str, None]()
-        for number, row in _read_rows(Path(path), NODE_COLUMNS):
+        for number, row in _read_rows(Path(path), NODE_COLUMNS[:-1]):
             try:
                 probability, count = float(row["probability"]), int(row["count"])
             except ValueError as error:
@@ -179,7 +203,8 @@ class Resolution:
             name, type_, node_id, canonical_name = (row[column] for column in NODE_COLUMNS[:4])
             of = name, type_, node_id, canonical_name, row["entity_id"] or None, row["kb"] or None
             is_founder, apart = row["founded"] == "yes", split_list(row["apart"])
-            names.append(ResolvedName(*of, probability, row["reason"], count, is_founder, apart))
+            said = probability, row["reason"], count, is_founder, apart, row.get("context", "")
+            names.append(ResolvedName(*of, *said))
         return cls(tuple(names), inputs=tuple(inputs))
 
     def undo(self, names: Iterable[str | NameRecord]) -> Resolution:
@@ -187,7 +212,7 @@ class Resolution:
         Names that are equal but for case and spaces leave together. Raises OptionError if a name is unknown, or alone
         in its node.
         """
-        current = {(one.name, one.type): one for one in self.names}
+        current = {one.key: one for one in self.names}
         taken = {one.node_id for one in self.names}
         for name in names:
             one = name if isinstance(name, NameRecord) else NameRecord(name)
@@ -212,13 +237,13 @@ class Resolution:
 
     def proposed(self, earlier: Iterable[ResolvedName] = ()) -> Resolution:
         """The names with their merges undone, each a pair for review; names of `earlier` keep their nodes."""
-        held = {(one.name, one.type) for one in earlier}
+        held = {one.key for one in earlier}
         founders = {one.node_id: one for one in self.names if one.founded}
         taken = {one.node_id for one in self.names}
         names, pairs = [], []
         for one in self.names:
             founder = founders.get(one.node_id)
-            if one.entity_id is not None or one.founded or founder is None or (one.name, one.type) in held:
+            if one.entity_id is not None or one.founded or founder is None or one.key in held:
                 names.append(one)
                 continue
             node_id = free_id((one.name, one.type), taken)
@@ -230,16 +255,20 @@ class Resolution:
                 ReviewPair(
                     *(one.name, one.type, node_id, founder.name, founder.type, founder.node_id),
                     *(one.probability, f"would merge: {one.reason}", min(one.count, founder.count)),
+                    *(one.context, founder.context),
                 )
             )
         return replace(self, names=tuple(names), review=in_order_of_change([*pairs, *self.review]))
 
-    def _keys_like(self, one: NameRecord) -> list[tuple[str, str]]:
-        """Names of the same form; of any type, if none is given."""
+    def _keys_like(self, one: NameRecord) -> list[NameKey]:
+        """Names of the same form; of any type and context, if none is given."""
         wanted = key_of(" ".join(one.name.split()), one.type)
-        return [
-            key for key in self._by_name if (form := key_of(*key)) == wanted or (not one.type and form[0] == wanted[0])
+        like = [
+            row.key
+            for row in self.names
+            if (form := key_of(row.name, row.type)) == wanted or (not one.type and form[0] == wanted[0])
         ]
+        return [key for key in like if key[2] == shortened(one.context)] or like
 
 
 def in_order_of_change(pairs: Iterable[ReviewPair]) -> tuple[ReviewPair, ...]:
@@ -248,11 +277,11 @@ def in_order_of_change(pairs: Iterable[ReviewPair]) -> tuple[ReviewPair, ...]:
 
 
 def _founded(
-    leaving: list[tuple[str, str]], current: Mapping[tuple[str, str], ResolvedName], taken: set[str]
-) -> dict[tuple[str, str], ResolvedName]:
+    leaving: list[NameKey], current: Mapping[NameKey, ResolvedName], taken: set[str]
+) -> dict[NameKey, ResolvedName]:
     """Names with a node of their own, apart from their former one."""
     first = max(leaving, key=lambda key: (current[key].count, key))
-    node_id = free_id(key_of(*first), taken)
+    node_id = free_id(key_of(*first[:2]), taken)
     taken.add(node_id)
     return {
         key: replace(
@@ -277,11 +306,13 @@ def apply_to_nodes(names: Sequence[ResolvedName], decisions: Iterable[Decision])
     for i, one in enumerate(current):
         places.setdefault(key_of(one.name, one.type), []).append(i)
 
-    def rows(name: str, type_: str) -> list[ResolvedName]:
-        return [current[i] for i in places.get(key_of(" ".join(name.split()), type_), ())]
+    def rows(name: str, type_: str, context: str) -> list[ResolvedName]:
+        every = [current[i] for i in places.get(key_of(" ".join(name.split()), type_), ())]
+        return [one for one in every if one.context == context] or every
 
     for decision in decisions:
-        ours, theirs = rows(decision.name, decision.type), rows(decision.other, decision.other_type)
+        ours = rows(decision.name, decision.type, decision.context)
+        theirs = rows(decision.other, decision.other_type, decision.other_context)
         if not ours:
             continue
         if decision.verdict == "different":
@@ -297,16 +328,14 @@ def _apart(
     nodes = {one.node_id for one in theirs} or {decision.other_node}
     leaving = next((one for one in ours if one.node_id in nodes), None)
     if leaving is None:
-        wanted = {(one.name, one.type) for one in ours}
+        wanted = {one.key for one in ours}
         return [
-            replace(one, apart=tuple(dict.fromkeys((*one.apart, *sorted(nodes - {""})))))
-            if (one.name, one.type) in wanted
-            else one
+            replace(one, apart=tuple(dict.fromkeys((*one.apart, *sorted(nodes - {""}))))) if one.key in wanted else one
             for one in names
         ]
     if leaving.founded and theirs:  # the name that the node is called by stays
         leaving = next((one for one in theirs if not one.founded), leaving)
-    return list(Resolution(tuple(names)).undo([NameRecord(leaving.name, leaving.type)]).names)
+    return list(Resolution(tuple(names)).undo([NameRecord(leaving.name, leaving.type, "", leaving.context)]).names)
 
 
 def _together(names: list[ResolvedName], one_id: str, other_id: str) -> list[ResolvedName]:
@@ -345,7 +374,7 @@ def node_lines(names: Iterable[ResolvedName], inputs: Sequence[str]) -> Iterator
             (
                 *(one.name, one.type, one.node_id, one.canonical_name, one.entity_id or "", one.kb or ""),
                 *(f"{one.probability:.4f}", one.reason, str(one.count), "yes" if one.founded else ""),
-                *(join_list(one.apart), "" if number else join_list(inputs)),
+                *(join_list(one.apart), "" if number else join_list(inputs), one.context),
             )
         )
 
@@ -357,7 +386,7 @@ def review_lines(pairs: Iterable[ReviewPair]) -> Iterator[str]:
         yield table_line(
             (
                 *("", f"{one.probability:.4f}", one.name, one.type, one.other, one.other_type),
-                *(one.node_id, one.other_node_id, one.reason, str(one.change)),
+                *(one.node_id, one.other_node_id, one.context, one.other_context, one.reason, str(one.change)),
             )
         )
 
@@ -376,7 +405,7 @@ def read_decisions(path: Path) -> list[Decision]:
         decisions.append(
             Decision(
                 *(row["name"], row["other"], verdict),
-                *(row.get("type", ""), row.get("other_type", ""), row.get("other_node_id", "")),
+                *(row.get(column, "") for column in "type other_type other_node_id context other_context".split()),
             )
         )
     return decisions
@@ -404,11 +433,19 @@ DEFAULT_BUDGET = 1000  # Questions that the function gets in one run, at most; a
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether two names mean the same: the pair, why it was not merged, and what the graph says of each, or ""."""
+    """Whether two names mean the same: the pair, with a context of each, and why it was not merged."""
 
     pair: ReviewPair
-    description: str = ""
-    other_description: str = ""
+
+    @property
+    def description(self) -> str:
+        """What the graph says of the one name, or ""."""
+        return self.pair.context
+
+    @property
+    def other_description(self) -> str:
+        """What it says of the other."""
+        return self.pair.other_context
 
     @property
     def key(self) -> str:
@@ -430,7 +467,6 @@ def apply_judge(
     *,
     budget: int = DEFAULT_BUDGET,
     cache: str | os.PathLike[str] | None = None,
-    descriptions: Mapping[tuple[str, str], str] | None = None,
 ) -> Resolution:
     """Ask the judge about the pairs for review, in their order, and do what it decides. Raises ValueError if it returns
     another number of answers than it got questions, or another answer.
@@ -438,14 +474,9 @@ def apply_judge(
     Args:
         judge: Gets at most `BATCH` questions at once, and `budget` in all.
         cache: File of earlier answers (JSON Lines), to which new ones are added as they come.
-        descriptions: What is known of names, by name and type.
     """
     known = {} if cache is None else _read(Path(cache))
-    said = descriptions or {}
-    questions = [
-        Question(pair, said.get((pair.name, pair.type), ""), said.get((pair.other, pair.other_type), ""))
-        for pair in found.review
-    ]
+    questions = [Question(pair) for pair in found.review]
     new = [question for question in questions if question.key not in known][:budget]
     for start in range(0, len(new), BATCH):
         batch = new[start : start + BATCH]
@@ -462,14 +493,21 @@ def apply_judge(
                 file.writelines(json.dumps({"key": one.key, "answer": known[one.key]}) + "\n" for one in batch)
     decided = [(question.pair, known.get(question.key)) for question in questions]
     decisions = [
-        Decision(pair.name, pair.other, verdict, pair.type, pair.other_type, pair.other_node_id)
+        Decision(
+            *(pair.name, pair.other, verdict, pair.type, pair.other_type, pair.other_node_id),
+            *(pair.context, pair.other_context),
+        )
         for pair, verdict in decided
         if verdict is not None
     ]
     names = apply_to_nodes(found.names, decisions)
-    node_of = {(one.name, one.type): one.node_id for one in names}
+    node_of = {one.key: one.node_id for one in names}
     left = [
-        replace(pair, node_id=node_of[pair.name, pair.type], other_node_id=node_of[pair.other, pair.other_type])
+        replace(
+            pair,
+            node_id=node_of[pair.name, pair.type, pair.context],
+            other_node_id=node_of[pair.other, pair.other_type, pair.other_context],
+        )
         for pair, verdict in decided
         if verdict is None
     ]

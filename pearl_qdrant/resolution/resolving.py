@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
@@ -20,6 +21,7 @@ from pearl_qdrant.linking.options import check_threshold
 from pearl_qdrant.linking.ranking.scoring import EXACT_CERTAINTY
 from pearl_qdrant.records import Link
 from pearl_qdrant.resolution.clusters import Cluster, Group, NearPair, NilClusters, Pair
+from pearl_qdrant.resolution.contexts import Contexts
 from pearl_qdrant.resolution.names import CanonicalNames, Forms, NameRecord, free_id, gather, key_of, read_names
 from pearl_qdrant.resolution.pairs.model import DECIDED, EQUAL, FOUNDED, shipped_model
 from pearl_qdrant.resolution.resolution import (
@@ -160,21 +162,18 @@ def resolve(
             records = names
         if asked.type_mode == "off":
             records = (replace(one, type="") if isinstance(one, NameRecord) else one for one in records)
-        contexts: dict[tuple[str, str], str] = {}
-        if asked.judge is not None:
-            records = _with_contexts(records, contexts)
-        known = {(one.name, one.type): one.count for one in earlier.names}
-        forms = gather(records, known=known, inputs=earlier.inputs)
+        known = {one.key: (one.count, one.node_id) for one in earlier.names}
+        encoder = cache(lambda: _encoder(asked, linker))
+        contexts = Contexts(encoder)
+        forms = gather(records, known=known, inputs=earlier.inputs, contexts=contexts)
         assignment = Assignment(forms, earlier.names, decided)
         if linker is not None:
             assignment.link(linker, asked.link_threshold)
-        found = assignment.cluster(lambda: _encoder(asked, linker), asked.precision)
+        found = assignment.cluster(encoder, asked.precision, contexts)
         if asked.propose:
             found = found.proposed(earlier.names)
         elif asked.judge is not None:
-            found = apply_judge(
-                found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache, descriptions=contexts
-            )
+            found = apply_judge(found, asked.judge, budget=asked.judge_budget, cache=asked.judge_cache)
         return replace(found, inputs=forms.inputs, is_repeated=bool(known) and forms.inputs == earlier.inputs)
 
 
@@ -196,16 +195,6 @@ def _earlier(previous: Resolution | Iterable[ResolvedName] | PathLike | None) ->
     return Resolution(tuple(previous))
 
 
-def _with_contexts(
-    records: Iterable[str | NameRecord], contexts: dict[tuple[str, str], str]
-) -> Iterable[str | NameRecord]:
-    """The records; the first context of each name is noted."""
-    for record in records:
-        if isinstance(record, NameRecord) and record.context:
-            contexts.setdefault((" ".join(record.name.split()), record.type.strip()), record.context)
-        yield record
-
-
 ASKED_FROM = 0.5  # Least probability of a pair that a person is asked about
 STRICT_FROM = 0.9  # Precision from which a doubt forbids a merge
 
@@ -216,10 +205,12 @@ class Assignment:
     def __init__(self, forms: Forms, earlier: Sequence[ResolvedName], decisions: Sequence[Decision]) -> None:
         self._forms = forms
         # Tables of all names take 250 bytes a name, so they are made only where they are needed.
-        self._form = {key: form for form, key in enumerate(forms.keys)} if decisions else {}
+        self._form: dict[tuple[str, str], list[int]] = {}
+        for form, key in enumerate(forms.keys if decisions else ()):
+            self._form.setdefault(key, []).append(form)
         held = apply_to_nodes(earlier, decisions)
-        number = {name: i for i, name in enumerate(forms.names)} if held else {}
-        self._rows: dict[int, ResolvedName] = {number[(one.name, one.type)]: one for one in held}
+        number = {name[:n]: i for i, name in enumerate(forms.names) for n in (2, 3)} if held else {}
+        self._rows: dict[int, ResolvedName] = {number.get(one.key, number[one.key[:2]]): one for one in held}
         self._taken = {one.node_id for one in held}
         self._decisions = decisions
         self._equal = EXACT_CERTAINTY  # what equal spellings are shown with: they are one at any precision
@@ -233,7 +224,7 @@ class Assignment:
     def link(self, linker: EntityLinker, threshold: float | None) -> None:
         """Give new names the entities of the linker's collections; a type that these do not have is no filter."""
         by_type: dict[str, list[int]] = {}
-        for number, (_, type_) in enumerate(self._forms.names):
+        for number, (_, type_, _) in enumerate(self._forms.names):
             if number not in self._rows:
                 by_type.setdefault(type_, []).append(number)
         found: dict[int, Link] = {}
@@ -258,12 +249,13 @@ class Assignment:
 
     def _linked(self, number: int, link: Link) -> ResolvedName:
         """The row of a name with an entity; its node is the entity's id, with its base where there are several."""
-        name, type_ = self._forms.names[number]
+        name, type_, context = self._forms.names[number]
         entity_id = link.entity_id or ""
         return ResolvedName(
             *(name, type_, f"{link.kb}:{entity_id}" if self._several else entity_id, link.canonical_name or entity_id),
             *(entity_id, link.kb, link.probability or 0.0, f"linked: {link.rule}" if link.rule else "linked"),
             self._forms.counts[number],
+            context=context,
         )
 
     def _decided_apart(self) -> dict[int, list[str]]:
@@ -277,7 +269,7 @@ class Assignment:
                         found.setdefault(number, []).append(decision.other_node)
         return found
 
-    def cluster(self, encoder: Callable[[], Encoder], precision: float) -> Resolution:
+    def cluster(self, encoder: Callable[[], Encoder], precision: float, contexts: Contexts) -> Resolution:
         """Cluster what has no entity; all names with their nodes. The encoder is loaded if it is needed."""
         known, self._equal = self._of_form, max(EXACT_CERTAINTY, precision)
         together = self._together_with_entities()
@@ -288,12 +280,14 @@ class Assignment:
         open_ = array("q", compress(range(len(self._forms)), is_open))
         near: Iterable[NearPair] = ()
         if any(form not in known for form in open_):
-            near = self._cluster(open_, encoder(), precision)
+            near = self._cluster(open_, encoder(), precision, contexts)
         names = tuple(sorted(self._all_rows(together), key=lambda one: (one.node_id, not one.founded, one.name)))
         near_forms = (replace(pair, a=open_[pair.a], b=open_[pair.b]) for pair in near)
         return Resolution(names, _review_pairs(self._forms, names, near_forms))
 
-    def _cluster(self, open_: Sequence[int], encoder: Encoder, precision: float) -> Iterable[NearPair]:
+    def _cluster(
+        self, open_: Sequence[int], encoder: Encoder, precision: float, contexts: Contexts
+    ) -> Iterable[NearPair]:
         place = self._places(open_)
         forms, model = self._forms.subset(open_), shipped_model()
         groups = self._groups(place)
@@ -303,6 +297,7 @@ class Assignment:
             threshold=threshold,
             asked_from=min(ASKED_FROM, threshold),
             is_strict=precision >= STRICT_FROM,
+            contexts=contexts,
         )
         found = clusters.cluster(groups=groups, prefer=CanonicalNames(forms).weights)
         for cluster in found:
@@ -323,11 +318,13 @@ class Assignment:
         first = open_[cluster.representative]
         model = self._of_form.get(first)
         if model is None:
-            name, type_ = self._forms.names[self._forms.first[first]]
+            name, type_, context = self._forms.names[self._forms.first[first]]
             node_id = free_id(self._forms.keys[first], self._taken)
             self._taken.add(node_id)
             count = self._forms.counts[self._forms.first[first]]
-            model = ResolvedName(name, type_, node_id, name, None, None, 1.0, FOUNDED, count, founded=True)
+            model = ResolvedName(
+                *(name, type_, node_id, name, None, None, 1.0, FOUNDED, count), founded=True, context=context
+            )
             self._of_form[first] = model
         for member in cluster.members:
             form = open_[member]
@@ -335,43 +332,41 @@ class Assignment:
                 continue
             is_decided, reason = member in held, reasons.get((cluster.representative, member), FOUNDED)
             probability = cluster.agreement[member]
-            name, type_ = self._forms.names[self._forms.first[form]]
+            name, type_, context = self._forms.names[self._forms.first[form]]
             self._of_form[form] = ResolvedName(
                 *(name, type_, model.node_id, model.canonical_name, None, None),
                 1.0 if is_decided else min(probability, self._equal) if reason == EQUAL else probability,
                 DECIDED if is_decided else reason,
                 self._forms.counts[self._forms.first[form]],
+                context=context,
             )
 
     def _all_rows(self, together: dict[int, ResolvedName]) -> Iterable[ResolvedName]:
         """The row of each distinct name."""
-        for number, (name, type_) in enumerate(self._forms.names):
+        for number, (name, type_, context) in enumerate(self._forms.names):
             form, count = self._forms.form_of[number], self._forms.counts[number]
             if (row := self._rows.get(number)) is not None:
-                yield replace(row, count=count)
+                yield replace(row, count=count, context=context)
                 continue
             model = together.get(form) or self._of_form[form]
+            own = replace(model, name=name, type=type_, context=context, count=count)
             if form in together:
-                yield replace(
-                    model, name=name, type=type_, probability=1.0, reason=DECIDED, count=count, founded=False, apart=()
-                )
-            elif (model.name, model.type) == (name, type_):
-                yield replace(model, count=count)
+                yield replace(own, probability=1.0, reason=DECIDED, founded=False, apart=())
+            elif own.key == model.key:
+                yield own
             else:
-                probability = min(model.probability, self._equal)
-                yield replace(
-                    model, name=name, type=type_, probability=probability, reason=EQUAL, count=count, founded=False
-                )
+                yield replace(own, probability=min(model.probability, self._equal), reason=EQUAL, founded=False)
 
-    def _forms_of(self, name: str, type_: str) -> int | None:
-        return self._form.get(key_of(" ".join(name.split()), type_))
+    def _form_of(self, name: str, type_: str, context: str) -> int | None:
+        forms = self._form.get(key_of(" ".join(name.split()), type_), ())
+        return next((one for one in forms if context in self._forms.contexts.get(one, ("",))), next(iter(forms), None))
 
     def _pairs(self, verdict: str) -> Iterable[Pair]:
         """Forms of decisions."""
         for decision in self._decisions:
             if decision.verdict == verdict:
-                a = self._forms_of(decision.name, decision.type)
-                b = self._forms_of(decision.other, decision.other_type)
+                a = self._form_of(decision.name, decision.type, decision.context)
+                b = self._form_of(decision.other, decision.other_type, decision.other_context)
                 if a is not None and b is not None and a != b:
                     yield a, b
 
@@ -427,7 +422,7 @@ class Assignment:
 
 def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[NearPair]) -> tuple[ReviewPair, ...]:
     """Of each two nodes that may be one, the most probable pair; those whose decision changes most first."""
-    by_name = {(one.name, one.type): one for one in names}
+    by_name = {one.key: one for one in names}
     given = Counter[str]()
     for one in names:
         given[one.node_id] += one.count
@@ -441,5 +436,6 @@ def _review_pairs(forms: Forms, names: Sequence[ResolvedName], near: Iterable[Ne
             best[key] = ReviewPair(
                 *(one.name, one.type, one.node_id, other.name, other.type, other.node_id),
                 *(pair.probability, pair.reason, min(given[one.node_id], given[other.node_id])),
+                *(one.context, other.context),
             )
     return in_order_of_change(best.values())

@@ -83,7 +83,7 @@ def resolve_graph(
     is_folder = graph.is_dir()
     if is_folder and path.exists() and not (path / REPORT).exists():
         raise OptionError("out", f"{path} exists and is not a merged graph. Remove it, or give another place.")
-    resolution = resolve_names(list(name_records(before)))
+    resolution = resolve_names([one for records in name_records(before).values() for one in records])
     merge = merge_graph(before, resolution)
     tables = [path / name if is_folder else path.with_name(f"{path.stem}.{name}") for name in (NODES, REVIEW, REPORT)]
     if not dry_run:

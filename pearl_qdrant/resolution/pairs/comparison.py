@@ -26,6 +26,7 @@ from pearl_qdrant.linking.ranking.model import baseline_similarity
 from pearl_qdrant.linking.ranking.name_parts import are_cut_words
 from pearl_qdrant.linking.ranking.string_features import other_known_name
 from pearl_qdrant.phrase_types import ENTITY_TYPES
+from pearl_qdrant.resolution.contexts import Contexts
 from pearl_qdrant.resolution.names import Forms, Types, is_acronym_like, plain_name
 from pearl_qdrant.resolution.pairs.features import (
     FEATURES,
@@ -69,8 +70,9 @@ FloatArray = npt.NDArray[np.float32]
 class Comparison:
     """Compares the forms of names, at least one."""
 
-    def __init__(self, forms: Forms, encoder: Encoder) -> None:
+    def __init__(self, forms: Forms, encoder: Encoder, contexts: Contexts | None = None) -> None:
         self.forms = forms
+        self._contexts = contexts or Contexts(lambda: encoder)
         self._names = [plain_name(forms.name(form)) for form in range(len(forms))]
         self._baseline = baseline_similarity(encoder)
         self._written = as_words(self._names)
@@ -196,6 +198,15 @@ class Comparison:
         return found | {
             f"{word[0]}{len(word) - 2}{word[-1]}" for word in words[:1] if len(words) == 1 and len(word) > 4
         }
+
+    def alike_contexts(self, pairs: IntArray) -> npt.NDArray[np.float64]:
+        """How alike the contexts of pairs of forms are (`contexts`), (p,); NaN where one has none."""
+        found, said = np.full(len(pairs), np.nan), self.forms.contexts
+        rows = [i for i, pair in enumerate(pairs.tolist() if said else ()) if said.keys() >= set(pair)]
+        of = {one: [(self.forms.name(one), text) for text in said[one]] for one in pairs[rows].ravel().tolist()}
+        self._contexts.encode([text for texts in of.values() for text in texts])
+        found[rows] = [self._contexts.likeness(of[a], of[b]) for a, b in pairs[rows].tolist()]
+        return found
 
     def is_equal(self, a: int, b: int) -> bool:
         """Whether two forms have one spelling, and differ in type."""

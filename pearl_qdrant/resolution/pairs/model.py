@@ -165,6 +165,8 @@ DOUBTS = (
     "short words that are spelt alike",
     "words that are spelt alike",
     "equal names of different types",
+    "equal names of different contexts",
+    "contexts about other things",
     "part of several names",
     "acronym of several names",
     "each has another acronym",
