@@ -140,8 +140,9 @@ class RowReader:
                 return reasons.OTHER_ROW
             return reasons.TOO_FEW_COLUMNS if is_short else reasons.NO_NAME if id_ else reasons.NO_ID
         if table.is_typed:
-            texts = [str(cell) for cell in row if isinstance(cell, (str, bytes, list, dict))]
-            if any("\0" in text or "\\x00" in text for text in texts):
+            filled = [cell for cell in row if isinstance(cell, (str, bytes, list, dict))]
+            texts = [cell if isinstance(cell, str) else _shown_nul(str(cell)) for cell in filled]
+            if any("\0" in text for text in texts):
                 return reasons.NUL_CHARACTER
             return reasons.LINE_TOO_LONG if sum(map(len, texts)) > limits.MAX_LINE_BYTES else None
         # A separator inside a name shifts all that follows: types would become aliases.
@@ -318,6 +319,11 @@ def _place(language: str, wanted: Sequence[str]) -> int:
 
 def _is_filled(cell: Any) -> bool:
     return bool(cell.strip() if isinstance(cell, str) else cell is not None and cell != [])
+
+
+def _shown_nul(text: str) -> str:
+    """A list or object as Python shows it, with NUL characters as such, and none for a backslash before ``x00``."""
+    return text.replace("\\\\", "").replace("\\x00", "\0")
 
 
 BREAKS = re.compile(r"[\t\n\r]+")  # what becomes one space inside a cell

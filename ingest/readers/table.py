@@ -80,7 +80,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     """Open JSON; paths that options or a known base name are columns. Raises FormatError if no object begins it."""
     check_is_text(source.path, source.head(HEAD_BYTES))
     columns, bases = options.columns or TableColumns(), bases_of(options)
-    found = find_places(source)
+    found = None if isinstance(source, XmlSource) else find_places(source)  # its records are lines, however long
     keys = found[0] if found is not None else set[str]()
     shape = next((one for base in bases for one in base.shapes if one.document and one.document <= keys), None)
     given = None if isinstance(source, XmlSource) else options.records
@@ -93,8 +93,9 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     objects = [record for _, record in first if isinstance(record, dict)]
     if not objects:
         raise _no_object(source.path, prefix and options.records)
-    if any(isinstance(one.get("children"), list) for one in objects):
-        records = chain.from_iterable(map(with_nested, chain(first, records)))
+    nested = source.place[-1] if isinstance(source, XmlSource) else "children"
+    if any(isinstance(one.get(nested), (list, dict)) for one in objects):
+        records = chain.from_iterable(with_nested(record, nested) for record in chain(first, records))
         first = list(islice(records, _N_SAMPLE))
         objects = [record for _, record in first if isinstance(record, dict)]
     if (key := _wrapper_of(objects, columns, bases)) is not None:
