@@ -116,6 +116,7 @@ def part_columns(header: Sequence[str]) -> dict[int, int]:
     found: dict[int, int] = {}
     for i, cell in enumerate(header):
         words = words_of(cell)
+        words = [words[1], "name"] if words[:1] == ["name"] and len(words) == 2 else words  # nameFirst
         place = _PARTS.get("".join(words[-2:] if words[-1:] in (["name"], ["names"]) else words[-1:]).removesuffix("s"))
         if place is not None:
             found.setdefault(place, i)

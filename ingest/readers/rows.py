@@ -397,7 +397,7 @@ def only_one(value: Any) -> Any:
         value = value[0]
     if isinstance(value, dict) and len(value) == 1:
         (key, text), *_ = value.items()
-        return text if key[:1] == "$" or key.casefold() == "string" or names_in((key,)) else value
+        return text if key[:1] in ("$", "#") or key.casefold() == "string" or names_in((key,)) else value
     return value
 
 
@@ -416,8 +416,11 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
     the text between two items; ``|`` may be escaped as in `split_list`. Raises NotTextError if an item is a list or an
     object.
     """
-    if isinstance(value, dict):  # of XML: one object in place of a list, or a list of names in an element of its own
-        value = next(iter(value.values())) if len(value) == 1 and names_in(tuple(value)) else [value]
+    if isinstance(value, dict):  # lists by language; of XML one object in place of a list, or a list in an element of its own
+        if all(_CODE.fullmatch(key.lower()) and isinstance(one, (str, list)) for key, one in value.items()):
+            value = [item for one in value.values() for item in (one if isinstance(one, list) else (one,))]
+        else:
+            value = next(iter(value.values())) if len(value) == 1 and names_in(tuple(value)) else [value]
         value = [value] if isinstance(value, dict) else value
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)

@@ -178,10 +178,15 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
         (key for key, one in found.items() if one and isinstance(one, list) and isinstance(one[0], list)), None
     )
     path_of = ""
-    while len(inner := [one for one in found.items() if isinstance(one[1], dict)]) == len(found) > 0:
+    while (inner := [one for one in found.items() if isinstance(one[1], dict)]) and (
+        len(inner) == len(found) or (len(inner) == 1 and len(inner[0][1]) > _MANY)
+    ):
         key, found = max(inner, key=lambda one: len(str(one[1])))
         path_of += f'["{key}"]'
     values = list(found.values())
+    sizes = {len(one) if isinstance(one, list) else 1 for one in values}
+    if len(sizes) == 1 < min(sizes) and columns_of(list(found), "name"):
+        _refuse_columns(path, ["0", "1"], "*")
     if header is not None and lists is not None:
         what, query = (
             f"a table whose rows are lists, at '{lists}'",
@@ -191,9 +196,9 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
         len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name")
     ):
         query = f"-c '{path_of and f'.{path_of} | '}to_entries[] | {{id: .key, name: .value}}' FILE > names.jsonl"
-        if all(isinstance(one, list) for one in values):
-            query = query.replace(".value}", ".value[0], aliases: .value[1:]}")
-        elif not all(isinstance(one, str) for one in values):
+        if any(isinstance(one, list) for one in values):
+            query = query.replace(".value}", "[.value] | flatten[0], aliases: [.value] | flatten[1:]}")
+        if not all(isinstance(one, (str, list)) for one in values):
             return
         what = f"one object of {len(values):,} texts by key ({make_excerpt(next(iter(found)))}, ...)"
     else:
