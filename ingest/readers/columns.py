@@ -286,7 +286,14 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     if not given:
         others = ((i, words_of(header[i])) for i in columns_of(header, "name", taken) if i not in layout.aliases)
         layout.aliases += tuple(  # a short name, one in another language
-            i for i, words in others if words[-2:-1] and (words[-2] in OTHER_NAMES or words[-1] in LANGUAGES)
+            i
+            for i, words in others
+            if words[-2:-1]
+            and (
+                words[-2] in OTHER_NAMES
+                or words[-1] in LANGUAGES
+                or (words[0] in OTHER_NAMES and words[1:] in (words_of(header[name]), words_of(header[name])[1:]))
+            )
         )
         if "symbol" not in words_of(header[id_]):
             layout.aliases += tuple(_symbols(header, id_, name, taken))
@@ -340,7 +347,8 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
 def _symbols(header: Sequence[str], id_: int, name: int, taken: Set[int]) -> Iterator[int]:
     """Columns of symbols, but for those of a thing with an id of its own: a gene's, where the name is a disease's."""
     about = words_of(header[name])[:-1]
-    others = {words[-2] for i in columns_of(header, "id", {id_}) if len(words := words_of(header[i])) > 1}
+    ids = (words_of(header[i]) for i in columns_of(header, "id", {id_}))
+    others = {words[-2] for words in ids if len(words) > 1 and words[-1] != "symbol"}
     for i, cell in enumerate(header):
         words = words_of(cell)
         if i not in taken and words[-1:] == ["symbol"] and (words[:-1] == about or others.isdisjoint(words[-2:-1])):

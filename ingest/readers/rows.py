@@ -416,7 +416,7 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
     the text between two items; ``|`` may be escaped as in `split_list`. Raises NotTextError if an item is a list or an
     object.
     """
-    if isinstance(value, dict):  # lists by language; of XML one object in place of a list, or a list in an element of its own
+    if isinstance(value, dict):  # by language; of XML one in place of a list, or a list in an element of its own
         if all(_CODE.fullmatch(key.lower()) and isinstance(one, (str, list)) for key, one in value.items()):
             value = [item for one in value.values() for item in (one if isinstance(one, list) else (one,))]
         else:
