@@ -286,7 +286,14 @@ def _by_header(table: Table, header: list[str], given: dict[str, tuple[int, ...]
     if not given:
         others = ((i, words_of(header[i])) for i in columns_of(header, "name", taken) if i not in layout.aliases)
         layout.aliases += tuple(  # a short name, one in another language
-            i for i, words in others if words[-2:-1] and (words[-2] in OTHER_NAMES or words[-1] in LANGUAGES)
+            i
+            for i, words in others
+            if words[-2:-1]
+            and (
+                words[-2] in OTHER_NAMES
+                or words[-1] in LANGUAGES
+                or (words[0] in OTHER_NAMES and words[1:] in (words_of(header[name]), words_of(header[name])[1:]))
+            )
         )
         if "symbol" not in words_of(header[id_]):
             layout.aliases += tuple(_symbols(header, id_, name, taken))
@@ -340,7 +347,8 @@ def _id_and_name(table: Table, header: list[str], given: dict[str, tuple[int, ..
 def _symbols(header: Sequence[str], id_: int, name: int, taken: Set[int]) -> Iterator[int]:
     """Columns of symbols, but for those of a thing with an id of its own: a gene's, where the name is a disease's."""
     about = words_of(header[name])[:-1]
-    others = {words[-2] for i in columns_of(header, "id", {id_}) if len(words := words_of(header[i])) > 1}
+    ids = (words_of(header[i]) for i in columns_of(header, "id", {id_}))
+    others = {words[-2] for words in ids if len(words) > 1 and words[-1] != "symbol"}
     for i, cell in enumerate(header):
         words = words_of(cell)
         if i not in taken and words[-1:] == ["symbol"] and (words[:-1] == about or others.isdisjoint(words[-2:-1])):
@@ -352,7 +360,8 @@ def holds_kinds_of_names(table: Table, i: int) -> bool:
     cells = column_of(table.sample, i)
     kinds = set(map(str.casefold, cells))
     is_other = any(_OTHER_NAME.search(kind) for kind in kinds)
-    return len(cells) >= _LEAST_REPEATS and is_other and all(map(_NAME_KIND.search, kinds))
+    n_known = sum(_NAME_KIND.search(kind) is not None for kind in kinds)
+    return len(cells) >= _LEAST_REPEATS and is_other and n_known > _MOST * len(kinds)
 
 
 def _is_flag(table: Table, i: int) -> bool:
@@ -376,7 +385,17 @@ def _best_ids(table: Table, header: list[str], some: Sequence[int]) -> list[int]
     n_filled = {i: sum(i < len(row) and shown(row[i]).strip() not in _NONE for row in rows) for i in some}
     filled = [i for i in some if n_filled[i] >= (1 - MAX_BAD_SHARE) * len(rows)] or list(some)
     ranks = {i: rank for rank, _, i in ranked(header, "id")}
-    return [i for i in filled if ranks[i] == ranks[filled[0]]]
+    best = [i for i in filled if ranks[i] == ranks[filled[0]]]
+    name = next(iter(columns_of(header, "name", set(some))), None)
+    if name is not None and _names_of_ids(table, best[0], name) > _SEVERAL:
+        best.sort(key=lambda i: not 0 < _names_of_ids(table, i, name) < _ONE)
+    return best
+
+
+def _names_of_ids(table: Table, id_: int, name: int) -> float:
+    """How many names each id of a column has in the first rows; 0 if hardly any id repeats."""
+    pairs = {(str(row[id_]), str(row[name])) for row in table.sample if len(row) > max(id_, name)}
+    return len(pairs) / len({one for one, _ in pairs}) if pairs and different(table, id_) < HALF else 0.0
 
 
 def _is_of_others(table: Table, header: Sequence[str], id_: int, name: int) -> bool:
@@ -489,6 +508,9 @@ _NONE = frozenset(("", "\\N", "NULL", "null", "-0-"))
 _FEW = 0.1  # of the rows
 _SOME = 0.3  # of the rows
 HALF = 0.5
+_MOST = 0.6
+_SEVERAL = 2.0  # names of an id, which may be of something else
+_ONE = 1.2  # names of an id; one may be written in two ways
 _LEAST_HALF = 5  # letters and digits, one more in an id
 _OTHER_NAME = re.compile(
     r"synonym|alias|abbreviation|acronym|\b(?:[afn]\.?k\.?a|alternative|former|other|previous|short|trading|working)\b"

@@ -51,11 +51,14 @@ class XmlSource(ByteSource):
 
         def is_enough(path: Sequence[str]) -> bool:
             counts[tuple(path)] += 1
-            return counts.total() > _SURVEYED
+            is_full = counts.total() > _SURVEYED
+            counts.update(tuple(path[:i]) for i in range(1, len(path) if is_full else 0))  # those that are open
+            return is_full
 
         next(read_elements(self._source, is_enough), None)
         if self._wanted is not None:
             found = [path for path in counts if path[-len(self._wanted) :] == self._wanted]
+            found = [path for path in found if not any(path[:i] in found for i in range(1, len(path)))]
         else:
             found = [
                 path for path, n in counts.items() if n > 1 and all(counts[path[:i]] == 1 for i in range(1, len(path)))
@@ -78,7 +81,8 @@ class XmlSource(ByteSource):
 
 def _as_object(element: Element) -> dict[str, Any]:
     found: dict[str, Any] = {_local(key): value for key, value in element.attrib.items()}
-    is_named = len({inner.get("name") for inner in element if len(inner) or text_of(inner)}) == len(element) > 0
+    filled = [inner for inner in element if inner.tag != element.tag and (len(inner) or text_of(inner))]
+    is_named = len({inner.get("name") for inner in filled}) == len(element) > 0
     for inner in element:
         key, value = _local(inner.tag), _value_of(inner)
         if is_named and (name := inner.get("name")):

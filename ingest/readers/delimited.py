@@ -36,6 +36,7 @@ DELIMITERS = {
     "~": "tilde",
     "$": "dollar",
     "\t|\t": "tab, bar, tab",
+    "||": "two bars",
 }
 """Tried in this order when no delimiter is given."""
 
@@ -115,6 +116,9 @@ def open_text(source: ByteSource, options: ReadOptions, known: IsHeader, kind: s
         sample: list[list[Any]] = [[line] for line in lines if line.strip()]
         is_plain = kind != "csv"
         usable = [TextTable(source.path, None, sample=sample, is_unquoted=is_plain, delimiter=delimiter or "\t")]
+    if usable and usable[-1].delimiter == "||":  # ids may have bars ("D1|D2||name"), and cells between bars be empty
+        n = next((one.n_columns for one in usable if one.delimiter == "|"), None)
+        usable = usable[-1:] if n in (None, 2 * usable[-1].n_columns - 1) else usable[:-1]
     if usable and usable[0].delimiter == "\t":
         usable = usable[-1:] if usable[-1].delimiter == "\t|\t" else usable[:1]
     if not usable or (delimiter and not is_list and usable[0].n_columns < 2 and columns.id != columns.name):

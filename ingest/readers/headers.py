@@ -95,7 +95,7 @@ def ranked(header: Sequence[str], what: str, taken: Set[int] = frozenset()) -> l
         elif len(words) > 1 and words[-1] in last and (what != "name" or words[-2] not in _OF_PERSONS):
             is_weak = words[-2] in {"name": _OF_KINDS | OTHER_NAMES, "id": _OF_KINDS}.get(what, ())
             is_of_others = what == "name" and words[-2] in _OF_OTHERS
-            found.append((5 if is_of_others else 1 + 2 * is_weak, 0, i))
+            found.append((5 if is_of_others else 1 + 2 * is_weak, what == "id" and words[-1:] in _NUMBERS, i))
         elif what == "name" and (words[:2] == ["name", "of"] or tuple(words) in in_ascii):
             found.append((1, 0, i))
         elif what == "id" and _SYMBOLS & {words[0], words[-1]}:
@@ -116,6 +116,7 @@ def part_columns(header: Sequence[str]) -> dict[int, int]:
     found: dict[int, int] = {}
     for i, cell in enumerate(header):
         words = words_of(cell)
+        words = [words[1], "name"] if words[:1] == ["name"] and len(words) == 2 else words  # nameFirst
         place = _PARTS.get("".join(words[-2:] if words[-1:] in (["name"], ["names"]) else words[-1:]).removesuffix("s"))
         if place is not None:
             found.setdefault(place, i)
@@ -208,7 +209,12 @@ def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> 
     if is_digit_less and len(others) >= _N_OTHERS and any(islice(is_over_nothing, len(cells))):
         return True
     last = [(words_of(cell) or [""])[-1] for cell in cells]
-    if is_digit_less and sum(word in HEADER_WORDS for word in last) >= 2:
+    known = ("".join(words_of(cell)) for cell in cells)
+    n_known = sum(
+        word in HEADER_WORDS or any(cell in one for one in KNOWN.values())
+        for word, cell in zip(last, known, strict=True)
+    )
+    if is_digit_less and n_known >= 2:
         return True
     n_joined = sum(_JOINED_WORDS.fullmatch(cell) is not None for cell in cells)
     if 2 * n_joined > len(cells) and others and not any("_" in shown(cell) for row in others for cell in row):

@@ -213,6 +213,7 @@ def with_nested(record: Record, key: str = "children") -> Iterator[Record]:
     while waiting:
         item = waiting.pop()
         inner = item.get(key) if isinstance(item, dict) else None
+        inner = [inner] if isinstance(inner, dict) and inner else inner
         if isinstance(item, dict) and isinstance(inner, list) and inner and all(isinstance(one, dict) for one in inner):
             waiting += reversed(inner)
             item = {name: value for name, value in item.items() if name != key}

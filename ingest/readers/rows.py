@@ -140,8 +140,9 @@ class RowReader:
                 return reasons.OTHER_ROW
             return reasons.TOO_FEW_COLUMNS if is_short else reasons.NO_NAME if id_ else reasons.NO_ID
         if table.is_typed:
-            texts = [str(cell) for cell in row if isinstance(cell, (str, bytes, list, dict))]
-            if any("\0" in text or "\\x00" in text for text in texts):
+            filled = [cell for cell in row if isinstance(cell, (str, bytes, list, dict))]
+            texts = [cell if isinstance(cell, str) else _shown_nul(str(cell)) for cell in filled]
+            if any("\0" in text for text in texts):
                 return reasons.NUL_CHARACTER
             return reasons.LINE_TOO_LONG if sum(map(len, texts)) > limits.MAX_LINE_BYTES else None
         # A separator inside a name shifts all that follows: types would become aliases.
@@ -320,6 +321,11 @@ def _is_filled(cell: Any) -> bool:
     return bool(cell.strip() if isinstance(cell, str) else cell is not None and cell != [])
 
 
+def _shown_nul(text: str) -> str:
+    """A list or object as Python shows it, with NUL characters as such, and none for a backslash before ``x00``."""
+    return text.replace("\\\\", "").replace("\\x00", "\0")
+
+
 BREAKS = re.compile(r"[\t\n\r]+")  # what becomes one space inside a cell
 LISTS = "lists"  # in place of a separator: cells are lists as JSON or Python write them
 ONE = "none"  # in place of a separator: a cell is one item, whatever is in it
@@ -391,7 +397,7 @@ def only_one(value: Any) -> Any:
         value = value[0]
     if isinstance(value, dict) and len(value) == 1:
         (key, text), *_ = value.items()
-        return text if key[:1] == "$" or key.casefold() == "string" or names_in((key,)) else value
+        return text if key[:1] in ("$", "#") or key.casefold() == "string" or names_in((key,)) else value
     return value
 
 
@@ -410,8 +416,11 @@ def split_items(value: Any, separator: str) -> tuple[str, ...]:
     the text between two items; ``|`` may be escaped as in `split_list`. Raises NotTextError if an item is a list or an
     object.
     """
-    if isinstance(value, dict):  # of XML: one object in place of a list, or a list of names in an element of its own
-        value = next(iter(value.values())) if len(value) == 1 and names_in(tuple(value)) else [value]
+    if isinstance(value, dict):  # by language; of XML one in place of a list, or a list in an element of its own
+        if all(_CODE.fullmatch(key.lower()) and isinstance(one, (str, list)) for key, one in value.items()):
+            value = [item for one in value.values() for item in (one if isinstance(one, list) else (one,))]
+        else:
+            value = next(iter(value.values())) if len(value) == 1 and names_in(tuple(value)) else [value]
         value = [value] if isinstance(value, dict) else value
     if isinstance(value, (list, tuple, set)):
         items: Iterable[str] = map(_item_text, value)

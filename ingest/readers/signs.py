@@ -74,7 +74,8 @@ def find_syntax(data: bytes) -> str | None:
     """The syntax that the beginning of a file shows, or None."""
     if data.lstrip()[:1] in (b"{", b"["):
         is_blank_node = _STATEMENT.match(data.lstrip()) is not None
-        return TURTLE if is_blank_node else JSON_LD if _LD_KEY.search(data) else None
+        is_linked = _LD_KEY.search(data) and b'"#text"' not in data  # which is XML as JSON, with "@id" for attributes
+        return TURTLE if is_blank_node else JSON_LD if is_linked else None
     comments = _COMMENTS.match(data)
     rest = data[comments.end() if comments else 0 :]
     root = find_root(data)

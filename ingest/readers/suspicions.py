@@ -24,9 +24,10 @@ _LEAST_TYPES = 20
 _APART = 1.2  # runs of rows, and names, for each id
 _JOINED = re.compile(r";\s|\|")
 _ID_LIKE = re.compile(
-    r"https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}|\d+/[a-z]+|"
+    r"<?https?://\S+|urn:\S+|[A-Za-z]{1,12}[:_]?\d{2,}|\d{3,}|[\da-f]{8}-(?:[\da-f]{4}-){3}[\da-f]{12}|\d+/[a-z]+|"
     r"[A-Za-z][\w.-]*:[A-Z]{0,4}\d{2,}"
 )
+_CODE = re.compile(r"[A-Z]{2,4}|[a-z]{2,3}")
 _PHRASE = re.compile(r"[^\W\d_] [^\W\d_]")
 _MOJIBAKE = re.compile(r"[ÃÂâ][\x80-\xbf‚-™]|&(?:amp|quot|#\d+|lt|gt|eacute);")
 _IN_QUOTES = re.compile(r"\"[^\"]+\"|'[^']+'(?:@\w+)?|“[^”]+”")
@@ -68,7 +69,8 @@ def _of_names(table: Table, layout: Layout, names: Sequence[str]) -> Iterator[Re
     """Warnings for what stands in the column of names."""
     path = table.path
     if layout.id != layout.name and len(names) >= LEAST_ROWS:
-        odd = [name for name in names if _ID_LIKE.fullmatch(name) or is_half_digits(name)]
+        are_codes = not table.header and len(set(map(len, names))) == 1 and all(map(_CODE.fullmatch, names))
+        odd = [name for name in names if are_codes or _ID_LIKE.fullmatch(name) or is_half_digits(name)]
         if len(odd) >= 0.8 * len(names):
             message = (
                 f"{path}: the names look like ids or addresses ({make_excerpt(odd[0])}). Is another column the name?"
@@ -104,6 +106,10 @@ def _find_other_rows(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     if names < HALF * ids and not header:
         message = f"{table.path}: many ids have the same name by column {layout.name + 1}. Is another column the name?"
         yield ReadWarning(message, options=("name_column",))
+    rest = [i for i in range(layout.n_columns) if i not in layout.used() and different(table, i) > HALF]
+    if not header and ids < HALF * names and any(len(column_of(rows, i)) == len(rows) >= LEAST_ROWS for i in rest):
+        message = f"{table.path}: the ids of column {layout.id + 1} repeat, and column {rest[0] + 1} is not used"
+        yield ReadWarning(f"{message}. Are the rows of something else?", options=("id_column", "name_column"))
     phrases = [cell for cell in column_of(rows, layout.id) if _PHRASE.search(cell)]
     if not header and len(phrases) > max(LEAST_ROWS, HALF * len(rows)):
         message = f"{table.path}: the ids of column {layout.id + 1} look like names ({make_excerpt(phrases[0])})"

@@ -80,7 +80,7 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     """Open JSON; paths that options or a known base name are columns. Raises FormatError if no object begins it."""
     check_is_text(source.path, source.head(HEAD_BYTES))
     columns, bases = options.columns or TableColumns(), bases_of(options)
-    found = find_places(source)
+    found = None if isinstance(source, XmlSource) else find_places(source)  # its records are lines, however long
     keys = found[0] if found is not None else set[str]()
     shape = next((one for base in bases for one in base.shapes if one.document and one.document <= keys), None)
     given = None if isinstance(source, XmlSource) else options.records
@@ -93,8 +93,9 @@ def open_json(source: ByteSource, options: ReadOptions) -> Table:
     objects = [record for _, record in first if isinstance(record, dict)]
     if not objects:
         raise _no_object(source.path, prefix and options.records)
-    if any(isinstance(one.get("children"), list) for one in objects):
-        records = chain.from_iterable(map(with_nested, chain(first, records)))
+    nested = source.place[-1] if isinstance(source, XmlSource) else "children"
+    if any(isinstance(one.get(nested), (list, dict)) for one in objects):
+        records = chain.from_iterable(with_nested(record, nested) for record in chain(first, records))
         first = list(islice(records, _N_SAMPLE))
         objects = [record for _, record in first if isinstance(record, dict)]
     if (key := _wrapper_of(objects, columns, bases)) is not None:
@@ -177,10 +178,15 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
         (key for key, one in found.items() if one and isinstance(one, list) and isinstance(one[0], list)), None
     )
     path_of = ""
-    while len(inner := [one for one in found.items() if isinstance(one[1], dict)]) == len(found) > 0:
+    while (inner := [one for one in found.items() if isinstance(one[1], dict)]) and (
+        len(inner) == len(found) or (len(inner) == 1 and len(inner[0][1]) > _MANY)
+    ):
         key, found = max(inner, key=lambda one: len(str(one[1])))
         path_of += f'["{key}"]'
     values = list(found.values())
+    sizes = {len(one) if isinstance(one, list) else 1 for one in values}
+    if len(sizes) == 1 < min(sizes) and columns_of(list(found), "name"):
+        _refuse_columns(path, ["0", "1"], "*")
     if header is not None and lists is not None:
         what, query = (
             f"a table whose rows are lists, at '{lists}'",
@@ -190,9 +196,9 @@ def _refuse_map(path: str, found: dict[str, Any]) -> None:
         len(values) >= _LEAST_KEYS and not columns_of(list(found), "id") and not columns_of(list(found), "name")
     ):
         query = f"-c '{path_of and f'.{path_of} | '}to_entries[] | {{id: .key, name: .value}}' FILE > names.jsonl"
-        if all(isinstance(one, list) for one in values):
-            query = query.replace(".value}", ".value[0], aliases: .value[1:]}")
-        elif not all(isinstance(one, str) for one in values):
+        if any(isinstance(one, list) for one in values):
+            query = query.replace(".value}", "[.value] | flatten[0], aliases: [.value] | flatten[1:]}")
+        if not all(isinstance(one, (str, list)) for one in values):
             return
         what = f"one object of {len(values):,} texts by key ({make_excerpt(next(iter(found)))}, ...)"
     else:
