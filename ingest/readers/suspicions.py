@@ -39,18 +39,20 @@ def find_suspicions(table: Table, layout: Layout) -> Iterator[ReadWarning]:
     yield from _of_names(table, layout, column_of(rows, layout.name))
     if layout.is_open and layout.id != layout.name:
         yield from _find_other_rows(table, layout)
-    for option, i in (("name_column", layout.name), *(("alias_column", i) for i in layout.aliases)):
+    columns = [("name_column", layout.name), *(("alias_column", i) for i in layout.aliases), ("id_column", layout.id)]
+    for option, i in columns:
         cells = column_of(rows, i)
         if len(cells) >= 2 and len(set(cells)) == 1 and (len(cells[0]) == 1 or not any(map(str.isalnum, cells[0]))):
             message = f"{path}: column {i + 1} is '{make_excerpt(cells[0])}' in all of the first rows"
             yield ReadWarning(f"{message}. Name another column", options=(option,))
+        what = "ids" if option == "id_column" else "names"
         quoted = [cell for cell in cells if _IN_QUOTES.fullmatch(cell)]
         if len(quoted) > max(2, 0.2 * len(cells)):
-            message = f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the names. "
+            message = f"{path}: cells are in quotes ({make_excerpt(quoted[0])}), which become part of the {what}. "
             if table.is_unquoted:
                 yield ReadWarning(f"{message}If the file is quoted as CSV is, name the format csv", options=("format",))
             else:
-                yield ReadWarning(f"{message}Take them away if the names have none", options=(option,))
+                yield ReadWarning(f"{message}Take them away if the {what} have none", options=(option,))
             break
     for i in layout.aliases:
         cells = column_of(rows, i)
